@@ -94,7 +94,8 @@ def train(folder: Path) -> None:
     clock = Clock()
     clock.wrap(Coordinator, "come", "agree")
     clock.wrap(CoordinatedRendezvous, "allgather", "exchange")
-    clock.wrap(bootstrap, "shared_segment", "segments")
+    clock.wrap(bootstrap._core, "node_control_segment", "segments")
+    clock.wrap(bootstrap._core, "first_set_segment", "segments")
     clock.wrap(bootstrap, "_make_net", "net")
     clock.wrap(bootstrap._core, "Loop", "loop")
     clock.wrap(bootstrap._core, "Set", "loop")
@@ -140,15 +141,20 @@ def train(folder: Path) -> None:
 
 
 def measure() -> list[dict[str, float]]:
-    """Make one run."""
+    """Make one run.
+
+    :raises SystemExit: no rank has survived it
+    """
     with tempfile.TemporaryDirectory() as folder:
         words = ["-m", "hpccoll", "run", "-np", str(RANKS), "--min-np", str(RANKS - 1), sys.executable, __file__]
         environment = {**os.environ, "HPCCOLL_TRACE_DIR": "none", "HPCCOLL_VERBOSE": "0", "OMP_NUM_THREADS": "1"}
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-P", *words, "--folder", folder], env=environment, timeout=LIMIT, check=False,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        return [json.loads(file.read_text()) for file in Path(folder).glob("parts.*")]
+        if not (found := [json.loads(file.read_text()) for file in Path(folder).glob("parts.*")]):
+            sys.exit(f"{done.stderr}no rank has survived")
+        return found
 
 
 def main() -> None:
