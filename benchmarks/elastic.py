@@ -15,6 +15,7 @@ be imported. The exit status is 1 if a result exceeds its limit.
 import argparse
 import contextlib
 import fcntl
+import importlib.util
 import json
 import os
 import shlex
@@ -235,6 +236,16 @@ def steady(kind: str) -> bool:
     return bool(share <= STEADY and same)
 
 
+def installed(peers: list[str]) -> list[str]:
+    """Return the peers that can be imported, and name the others: their runs would count as hung."""
+    modules = {"torchrun": "torch", "torchft": "torchft"}
+    there = [peer for peer in peers if importlib.util.find_spec(modules[peer])]
+    for peer in peers:
+        if peer not in there:
+            print(f"{peer} left out: {sys.executable} has no {modules[peer]}", file=sys.stderr, flush=True)
+    return there
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
@@ -248,7 +259,7 @@ def main() -> None:
     if chosen.role:
         ROLES[chosen.role](Log(chosen.events_file), chosen.victim, chosen.deed)
         return
-    all_found = {kind: Found() for kind in (*chosen.cases, *chosen.peers) if kind not in STEADIES}
+    all_found = {kind: Found() for kind in (*chosen.cases, *installed(chosen.peers)) if kind not in STEADIES}
     for run in range(chosen.runs):
         for kind, found in all_found.items():
             measure(kind, run % RANKS, found)

@@ -149,6 +149,22 @@ def test_nothing_measured_is_an_error(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_peer_of_an_elastic_job_that_is_not_installed_has_not_hung() -> None:
+    """It was reported as '0 of 1 runs recovered'."""
+    there = "import runpy, sys; sys.modules['torchft'] = None; sys.argv = ['elastic.py', '--runs', '1', '--peers', "
+    program = f"{there}'torchft', '--cases']; runpy.run_path('elastic.py', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT / "benchmarks",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0 and not done.stdout
+    assert done.stderr == f"torchft left out: {sys.executable} has no torchft\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
