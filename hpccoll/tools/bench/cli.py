@@ -403,7 +403,10 @@ def on_files(arguments: argparse.Namespace) -> int:
     several = [files.read(Path(name)) for name in names]
     if action == "compare":
         compared = compare.compare(*several)
-        print("\n".join(filter(None, (compare.text(compared), compare.left_out(*several)))))
+        if arguments.json:
+            print(compare.as_json(compared, *several))
+        elif not arguments.quiet:
+            print("\n".join(filter(None, (compare.text(compared), compare.left_out(*several)))))
         return compare.status(compared)
     if action == "merge" and not arguments.out:
         raise ResultsError("merge: into which file? --out FILE.h5")

@@ -7,6 +7,8 @@ samples calls that a difference.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 from dataclasses import dataclass
 
@@ -93,6 +95,19 @@ def text(compared: list[Compared]) -> str:
             "than the samples of a launch: measure with --launches, or merge files"
         )
     return "\n".join(lines)
+
+
+def as_json(compared: list[Compared], first: Results, second: Results) -> str:
+    """Return the cases, and how many only the first file and only the second have, as one JSON document."""
+    cases = [
+        dataclasses.asdict(one.key)
+        | {"ratio": one.difference.ratio.middle, "low": one.difference.ratio.low, "high": one.difference.ratio.high}
+        | {"interval": "range of launches" if one.difference.ratio.ranged else "launches"}
+        | {"launches": one.difference.launches, "p": None if math.isnan(one.p) else one.p, "verdict": one.verdict}
+        for one in compared
+    ]
+    alone = [len(one.cases) - len(compared) for one in (first, second)]
+    return json.dumps({"cases": cases, "only_in_first": alone[0], "only_in_second": alone[1]}, indent=1)
 
 
 def left_out(first: Results, second: Results) -> str:

@@ -185,6 +185,12 @@ def test_cases_that_only_one_file_has_are_told(tmp_path: Path, capsys: pytest.Ca
         assert capsys.readouterr().out.splitlines()[-1] == told.format(place) + "1K bytes, hpccoll"
     assert main(["bench", "compare", names[0], names[0]]) == 0
     assert "not compared" not in capsys.readouterr().out
+    assert main(["bench", "compare", *names, "--json"]) == 0  # it printed the table
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["cases"]), found["only_in_first"], found["only_in_second"]) == (3, 1, 0)
+    assert {case["verdict"] for case in found["cases"]} == {"no difference seen"}
+    assert all(case["low"] <= case["ratio"] <= case["high"] and case["launches"] == [6, 6] for case in found["cases"])
+    assert main(["bench", "compare", *names, "--quiet"]) == 0 and not capsys.readouterr().out
 
 
 def test_many_cases_need_more_launches() -> None:
