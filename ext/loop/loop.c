@@ -7,6 +7,7 @@
 #include "loop/completion.h"
 #include "loop/failure.h"
 #include "loop/loop.h"
+#include "loop/others.h"
 #include "loop/place.h"
 #include "loop/progress.h"
 #include "loop/set_queues.h"
@@ -104,8 +105,8 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
         hc_node_control_read_memory(parts->node_control);
     loop->wake_at = UINT64_MAX;
     loop->background.maker = pthread_self();
-    if (status == HC_OK && config->background)
-        status = hc__thread_start(loop);
+    if (status == HC_OK)
+        status = config->background ? hc__thread_start(loop) : hc__others_add(loop);
     if (status != HC_OK) {
         deallocate(loop);
         return status;
@@ -171,6 +172,7 @@ int hc_loop_pending(hc_loop *loop) {
 void hc_loop_free(hc_loop *loop) {
     if (!loop)
         return;
+    hc__others_remove(loop);
     hc__thread_stop(loop);
     while (!hc__driver_try(loop))
         hc__wait_at_end();

@@ -4,6 +4,7 @@
  * that it has, and what was raised is done in the next turn.
  */
 #include "loop/failure.h"
+#include "loop/others.h"
 #include "loop/plan.h"
 #include "loop/progress.h"
 #include "loop/votes.h"
@@ -91,6 +92,16 @@ void hc__wait_a_moment(hc_loop *loop) {
 
 int hc_p2p_is_moving(const hc_p2p *p2p) {
     (void)p2p;
+    return 0;
+}
+
+int hc__others_drive(const hc_loop *loop) {
+    (void)loop;
+    return 0;
+}
+
+int hc__others_exist(const hc_loop *loop) {
+    (void)loop;
     return 0;
 }
 
