@@ -60,7 +60,7 @@ static void put_report(const hc__set *s, hc__text *text, const hc__query *q) {
     hc__put_int(text, (int64_t)q->lacking + q->silent);
     hc__put(text, " of ");
     hc__put_int(text, s->set_size);
-    hc__put(text, " ranks");
+    hc__put(text, s->id ? " ranks of its process set" : " ranks"); /* whose numbers follow, not the World's */
     if (q->lacking) {
         hc__put(text, q->lacking == 1 ? ": rank " : ": ranks ");
         put_ranks(s, text, q->ranks, q->world_ranks, q->nranks, q->lacking);
