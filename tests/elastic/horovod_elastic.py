@@ -16,7 +16,7 @@ torch.manual_seed(42 + hvd.rank())
 lr, epochs, batch_size = 0.01, 4, 4
 victim = Path(sys.argv[1])
 
-features = torch.randn(101, 6, generator=torch.Generator().manual_seed(1))
+features = torch.randn(97, 6, generator=torch.Generator().manual_seed(1))
 dataset = torch.utils.data.TensorDataset(features, (features.sum(1) > 0).long(), torch.arange(len(features)))
 model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2), torch.nn.LogSoftmax(1))
 optimizer = torch.optim.SGD(model.parameters(), lr * hvd.size(), momentum=0.9)
@@ -41,8 +41,9 @@ def train(state):
             state.taken = [*state.taken, *((state.epoch, int(i)) for i in taken)]
             state.sampler.record_batch(idx, batch_size)
             state.commit()
+        # the number of steps is the same on all ranks, else this waits for a rank that makes one more
+        state.losses = [*state.losses, float(hvd.allreduce(loss.detach(), name="loss"))]
         state.sampler.set_epoch(state.epoch + 1)
-        state.losses = [*state.losses, float(loss)]
 
 
 def on_state_reset():
@@ -60,5 +61,7 @@ assert all(one == weights[0] for one in weights), "ranks have different weights"
 assert optimizer.param_groups[0]["lr"] == lr * hvd.size(), optimizer.param_groups
 assert int(os.environ["HOROVOD_RANK"]) == hvd.rank() and os.environ["HOROVOD_HOSTNAME"] == "localhost"
 if hvd.rank() == 0:
-    assert len(state.taken) == len(set(state.taken)) == epochs * len(dataset), len(state.taken)
-    print(f"each sample once; {hvd.size()} ranks; losses {state.losses}")
+    assert len(set(state.taken)) == epochs * len(dataset), len(set(state.taken))
+    again = len(state.taken) - len(set(state.taken))
+    assert again <= 2 * epochs, again  # of 3 ranks at most two get a sample again, at the end of an epoch
+    print(f"each sample; {again} of them twice; {hvd.size()} ranks; losses {state.losses}")

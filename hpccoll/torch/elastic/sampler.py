@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.torch.elastic.sampler: hpccoll.elastic.ElasticSampler, as a sampler of PyTorch."""
+"""horovod.torch.elastic.sampler: hpccoll.elastic.ElasticSampler, padded, as a sampler of PyTorch."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch.utils.data
 
 from hpccoll.elastic import sampler
@@ -11,4 +14,14 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(sampler.ElasticSampler, torch.utils.data.Sampler[int]):
-    """Divides an epoch among the ranks, again after each change: each sample exactly once; see the base class."""
+    """Divides an epoch among the ranks, again after each change; every rank gets as many samples.
+
+    The first of the samples that are left are used a second time where their number is no multiple of the ranks', as in
+    Horovod and in torch's DistributedSampler: programs for Horovod end an epoch with operations of all ranks, after a
+    loop that must have as many steps on each. The base class, hpccoll.elastic.ElasticSampler, gives each sample once.
+    """
+
+    def rest(self, size: int) -> np.ndarray[Any, Any]:
+        """See the base class."""
+        left = super().rest(size)
+        return np.resize(left, -(-len(left) // size) * size)
