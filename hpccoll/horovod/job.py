@@ -187,10 +187,18 @@ def is_homogeneous() -> bool:
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Begin a timeline of this job for chrome://tracing. Rank 0 writes it; see hpccoll.observe.timeline.
 
+    A timeline that is being written ends first; if it has the same file, it goes on, and nothing else happens.
+
     :param file_path: the file; if it contains "{rank}", every rank writes its own
     :param mark_cycles: mark the control messages, too; hpccoll has them in place of Horovod's cycles
     """
-    timeline.start(world_of(global_process_set), file_path, mark_cycles)
+    world = world_of(global_process_set)
+    running = world.base.timeline
+    if running is not None:
+        if running.path == timeline.path_of(world.base.loop.rank, file_path):
+            return
+        timeline.stop(world)
+    timeline.start(world, file_path, mark_cycles)
 
 
 def stop_timeline() -> None:

@@ -27,7 +27,7 @@ from typing import Any
 from hpccoll import _core, errors
 from hpccoll.observe.phases import Phases
 
-__all__ = ["Timeline", "for_rank", "start", "stop"]
+__all__ = ["Timeline", "for_rank", "path_of", "start", "stop"]
 
 EVERY = 0.01
 """Seconds between two reads of the ring."""
@@ -76,9 +76,17 @@ def for_rank(loop: _core.Loop, path: str, mark_cycles: bool = False) -> Timeline
     if "{rank}" not in path and loop.rank != 0:
         return None
     try:
-        return Timeline(loop, path.replace("{rank}", str(loop.rank)), mark_cycles)
+        return Timeline(loop, path_of(loop.rank, path), mark_cycles)
     except OSError as error:
         raise errors.InvalidArgumentError(f"no timeline can be written to {path}: {error.strerror}") from error
+
+
+def path_of(rank: int, path: str | os.PathLike[str]) -> str:
+    """Return the file of a rank.
+
+    :param path: see `start`
+    """
+    return os.fspath(path).replace("{rank}", str(rank))
 
 
 class Timeline:

@@ -77,6 +77,24 @@ def test_timeline(monkeypatch, tmp_path):
 
 
 @pytest.mark.mpi(min_size=1)
+def test_a_timeline_goes_on_in_another_file(tmp_path):
+    """Horovod takes a start without a stop on all ranks: the file changes, or it is the same one and goes on."""
+    hvd.init()
+    for name in ("first", "second", "second"):
+        hvd.start_timeline(str(tmp_path / f"{name}.json"))
+        hpccoll.allreduce(np.ones(2), name=f"in {name}")
+    hvd.stop_timeline()
+    hvd.stop_timeline()
+    if hvd.rank() == 0:
+        for name, other in (("first", "second"), ("second", "first")):
+            events = json.loads((tmp_path / f"{name}.json").read_text())["traceEvents"]
+            assert f"in {name}" in str(events) and f"in {other}" not in str(events)
+            completed = [event for event in events if event.get("name") == "complete"]
+            assert len(completed) == (1 if name == "first" else 2)
+    hvd.shutdown()
+
+
+@pytest.mark.mpi(min_size=1)
 def test_in_a_job(monkeypatch, capfd):
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3")
     monkeypatch.setenv("HOROVOD_NUM_NCCL_STREAMS", "1")
