@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -206,12 +206,13 @@ class Requests(Generic[T]):
         self,
         name: str | None,
         tensor: T,
-        splits: T | Sequence[int] | None,
+        splits: T | Sequence[int] | np.ndarray | None,
         process_set: ProcessSet,
         *,
         waits: bool = False,
     ) -> HandleNumber:
         """Begin an alltoall; the result is the output, and the rows from each rank (int32, or as `splits`)."""
+        splits = _unless_array(splits, tensor)
         adapter, rows_sent = self.adapter, self._rows_sent(splits)
         dtype = "int32" if isinstance(splits, Sequence) or splits is None else adapter.dtype(splits)
         source = adapter.contiguous(tensor)
@@ -319,7 +320,7 @@ class Requests(Generic[T]):
         name: str | None,
         tensor: T,
         root_rank: int,
-        splits: T | Sequence[int] | None,
+        splits: T | Sequence[int] | np.ndarray | None,
         process_set: ProcessSet,
         *,
         waits: bool = False,
@@ -327,7 +328,7 @@ class Requests(Generic[T]):
         """Begin a scatter of the rows of the global rank `root_rank`; the other ranks' tensors give dtype and row."""
         adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
         source = adapter.contiguous(tensor)
-        given, rows_sent = adapter.buffer(source), self._rows_sent(splits)
+        given, rows_sent = adapter.buffer(source), self._rows_sent(_unless_array(splits, tensor))
         request = _begin(world, "scatter", given, name, None, waits, root=root, splits=rows_sent)
 
         def finish(results: list[Any]) -> T:
@@ -401,3 +402,11 @@ def _scaled_afterwards(op: Reduction, postscale: float, size: int) -> tuple[Redu
     Integers are truncated only once, so a mean with a factor becomes a sum with a combined factor.
     """
     return (Sum, postscale / size) if op is Average and postscale != 1.0 else (op, postscale)
+
+
+def _unless_array(splits: T | Sequence[int] | np.ndarray | None, tensor: T) -> T | Sequence[int] | None:
+    """Return a list for an array of NumPy, unless the front end's tensors are arrays of NumPy."""
+    if isinstance(splits, np.ndarray) and not isinstance(tensor, np.ndarray):
+        numbers: list[int] = splits.tolist()
+        return numbers
+    return cast("T | Sequence[int] | None", splits)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.adapter import SparseParts, TensorAdapter
@@ -310,7 +312,7 @@ class AsynchronousOperations(Generic[T]):
     def alltoall_async(
         self,
         tensor: T,
-        splits: T | Sequence[int] | None = None,
+        splits: T | Sequence[int] | np.ndarray | None = None,
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> int:

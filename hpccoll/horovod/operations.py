@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from hpccoll.frontend import names
 from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, packed
@@ -252,7 +254,7 @@ class Operations(RootedOperations[T]):
     def alltoall(
         self,
         tensor: T,
-        splits: T | Sequence[int] | None = None,
+        splits: T | Sequence[int] | np.ndarray | None = None,
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> Any:
@@ -270,7 +272,7 @@ class Operations(RootedOperations[T]):
         return output if splits is None else (output, rows)
 
     def run_alltoall(
-        self, tensor: T, splits: T | Sequence[int] | None, name: str | None, process_set: ProcessSet
+        self, tensor: T, splits: T | Sequence[int] | np.ndarray | None, name: str | None, process_set: ProcessSet
     ) -> tuple[T, T]:
         """Return the rows received, and how many came from each rank."""
         result: tuple[T, T] = self.requests.alltoall(name, tensor, splits, process_set, waits=True).wait()

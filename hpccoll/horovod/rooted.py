@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.frontend.refused import tells
@@ -133,7 +135,7 @@ class RootedOperations(AsynchronousOperations[T]):
         self,
         tensor: T,
         root_rank: int,
-        splits: T | Sequence[int] | None = None,
+        splits: T | Sequence[int] | np.ndarray | None = None,
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> T:
@@ -158,7 +160,7 @@ class RootedOperations(AsynchronousOperations[T]):
         self,
         tensor: T,
         root_rank: int,
-        splits: T | Sequence[int] | None = None,
+        splits: T | Sequence[int] | np.ndarray | None = None,
         name: str | None = None,
         process_set: ProcessSet = global_process_set,
     ) -> int:
@@ -182,7 +184,7 @@ class RootedOperations(AsynchronousOperations[T]):
         self,
         tensor: T,
         root_rank: int,
-        splits: T | Sequence[int] | None,
+        splits: T | Sequence[int] | np.ndarray | None,
         name: str | None,
         process_set: ProcessSet,
     ) -> T:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What only PyTorch's tensors can be. tests/frontend/test_operations.py has the operations of every front end."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -35,3 +36,30 @@ def test_autograd_sees_changes_in_place():
 def test_a_group_of_no_tensors_has_no_rows():
     assert hvd.grouped_reducescatter([]) == hvd.grouped_allgather([]) == []
     assert hvd.synchronize(hvd.grouped_reducescatter_async([])) == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [list, tuple, np.array, lambda splits: np.array(splits, np.uint8), lambda splits: np.array(splits)[::-1][::-1]],
+)
+def test_splits_are_any_sequence_of_numbers(form, ranks):
+    """Horovod takes what torch.tensor(splits, dtype=torch.int32) does, and gives back int32."""
+    n = ranks.size()
+    splits = form([r + 1 for r in range(n)])
+    mine, rows = ranks.rank() + 1, n * (n + 1) // 2
+    x = torch.arange(rows) + 100 * hvd.rank()
+    expected = torch.cat([torch.arange(mine * (mine - 1) // 2, mine * (mine + 1) // 2) + 100 * r for r in ranks.ranks])
+    for output, received in (
+        hvd.alltoall(x, splits, process_set=ranks),
+        hvd.synchronize(hvd.alltoall_async(x, splits, process_set=ranks)),
+    ):
+        assert torch.equal(output, expected)
+        assert received.dtype == torch.int32 and received.tolist() == [mine] * n
+    share = hvd.scatter(torch.arange(rows), ranks.ranks[0], splits, process_set=ranks)
+    assert torch.equal(share, expected[:mine] - 100 * ranks.ranks[0])
+
+
+def test_splits_that_are_no_whole_numbers_are_refused():
+    for splits in (np.ones(hvd.size()), [1.0] * hvd.size()):
+        with pytest.raises(ValueError, match="splits is not a list of integers"):
+            hvd.alltoall(torch.ones(hvd.size()), splits)
