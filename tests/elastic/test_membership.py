@@ -146,7 +146,7 @@ def test_ranks_that_are_all_stopped_are_named_with_what_continues_them() -> None
     [
         ({"min_np": 2, "elastic_timeout": 30}, {"a": 2}, "1 ranks, --min-np is 2, and no more had come after 30 s"),
         ({"min_np": 2, "host_failures": 1}, {"a": 2}, "all hosts are excluded"),
-        ({"reset_limit": 0}, {"a": 2}, "would change for the 1th time, and --reset-limit is 0"),
+        ({"reset_limit": 0}, {"a": 2}, "would change again, after 0 changes: --reset-limit is 0"),
     ],
 )
 def test_a_job_that_cannot_go_on_ends_and_says_why(limits: dict[str, Any], hosts: dict[str, int], words: str) -> None:

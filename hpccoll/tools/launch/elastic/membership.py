@@ -307,7 +307,7 @@ class Membership:
     def _form(self, chosen: list[int], now: float) -> None:
         limit = self.limits.reset_limit
         if limit is not None and self.generation > limit and not self.finishing:
-            self._end(1, f"the ranks would change for the {self.generation}th time, and --reset-limit is {limit}")
+            self._end(1, f"the ranks would change again, after {self.generation - 1} changes: --reset-limit is {limit}")
             return
         before = set(self.members)
         self.generation += 1
