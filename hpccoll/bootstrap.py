@@ -79,6 +79,8 @@ def make(
     choice = _choose_net(rendezvous, settings, provider, ranks.machines, node_of)
     drivers = _exchange_drivers(rendezvous, choice)
     capsule = _make_net(rendezvous, choice, ranks.machines)
+    if not choice or choice.provider.name != net.MpiNet.name:
+        net.mpi.advance()
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
         rendezvous.rank,

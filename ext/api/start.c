@@ -264,6 +264,8 @@ static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, 
         return has_net;
     if (has_net && (status = hc__net_make(base, r, comm, base->settings.loop.machine_size == base->job->size)) < 0)
         return status;
+    if (base->mpi && !(has_net && hc__net_is_mpi(base)))
+        hc_loop_drive_mpi(base->mpi->progress);
     choose_driver(base, hellos, has_net);
     if ((status = hc__parts_make(base, r)) < 0)
         return status;

@@ -5,6 +5,7 @@ Neither mpi4py nor an mpi.h is needed to build this: the handle of a communicato
 of it, and the functions of MPI are looked up at their first use.
 """
 
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
@@ -30,6 +31,7 @@ cdef extern from "transport/net/mpi_net.h" nogil:
         const hc_mpi_fact *(*facts)() noexcept
         int (*version)(char *text) noexcept
         int (*thread_level)() noexcept
+        void (*progress)() noexcept
         int (*net_new)(const void *comm, int one_machine, hc_net **net) noexcept nogil
     const hc_mpi_family *hc_mpi_load(const char *object, char *why)
     const void *hc_mpi_address()
@@ -107,6 +109,11 @@ def thread_level():
     if level < 0:
         raise RuntimeError("MPI is not initialised: import mpi4py.MPI first")
     return ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")[level]
+
+
+def progress():
+    """A capsule "hpccoll.progress" with the function by which a rank that waits lets MPI advance."""
+    return PyCapsule_New(<void *>mpi().progress, "hpccoll.progress", NULL)
 
 
 def family():

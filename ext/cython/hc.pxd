@@ -207,6 +207,7 @@ cdef extern from "loop/loop.h" nogil:
     void hc_loop_describe_stores(hc_loop *, char *, size_t)
     void hc_loop_free(hc_loop *)
     void hc_loop_forked(hc_loop *)
+    void hc_loop_drive_mpi(void (*)() noexcept)
     void hc_loop_submit(hc_loop *, hc_handle *, int)
     int hc_loop_run_alone(hc_loop *, hc_handle *)
     void hc_loop_refuse(hc_loop *, uint32_t, const hc_request *)

@@ -418,6 +418,11 @@ cdef class Loop:
                 return first, result
 
 
+def drive_mpi(progress):
+    """Let callers that wait in any World advance MPI. `progress`: of _mpi.progress()."""
+    hc_loop_drive_mpi(<void (*)() noexcept nogil>PyCapsule_GetPointer(progress, "hpccoll.progress"))
+
+
 cdef hc_net *unbox(object capsule, int rank, int size) except NULL:
     """The net in a capsule "hpccoll.net", which must be built for this version of the struct and be of this rank."""
     if not PyCapsule_IsValid(capsule, "hpccoll.net"):

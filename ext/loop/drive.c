@@ -23,15 +23,17 @@
 
 #include <string.h>
 
+#define OTHERS_NS (2 * HC__MS) /* between two looks at what does not ring: 2 % of a core for a rank that waits */
+
 /* Sleeps on the doorbell, as nothing has moved since idle_since; returns at once if something moves or arrives now. The
- * other Worlds that this caller drives do not ring. */
+ * other Worlds and the MPI that this caller drives do not ring. */
 static void sleep_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     uint32_t seen = hc_doorbell_listen(loop->parts.node_control);
     if (hc__progress_once(loop) || !hc__about_to_sleep(loop, now))
         return;
     hc_count(&loop->counters.sleeps, 1);
     uint64_t ns = hc__sleep_limit(loop, now, idle_since, limit);
-    hc_doorbell_sleep(loop->parts.node_control, seen, ns > HC__MS && hc__others_exist(loop) ? HC__MS : ns);
+    hc_doorbell_sleep(loop->parts.node_control, seen, ns > OTHERS_NS && hc__others_exist(loop) ? OTHERS_NS : ns);
 }
 
 /* The handles that a caller waits for: from `next` on; the ones before it are done. */
@@ -86,7 +88,7 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
             hc__wait_a_moment(loop);
             continue;
         }
-        if (hc__others_drive(loop))
+        if (hc__others_drive(loop, now - idle_since))
             continue;
         trace_wait(loop, all);
         sleep_a_little(loop, now, idle_since, limit);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * others.c - lets a caller that waits in one World drive the process's other Worlds without a background thread.
+ * others.c - lets a caller that waits in one World drive what else its process has under way: other Worlds without a
+ * background thread, and the program's own MPI, most of whose operations go on only while the process is in MPI.
  *
- * As in MPI, an operation that was started in one World goes on while its rank waits in another one. Otherwise ranks
- * that wait for the operations of two Worlds in different order would wait for ever.
+ * As in MPI, an operation that was started in one World, or on a communicator, goes on while its rank waits in another
+ * World. Otherwise ranks that wait for two operations in different order would wait for ever.
  *
  * The list only grows; a loop that is made takes the entry of one that was freed. So a reader needs no lock, which the
  * child of a fork could find taken.
@@ -25,6 +26,7 @@ typedef struct entry {
 } entry;
 
 static _Atomic(entry *) newest;
+static void (*_Atomic mpi_progress)(void); /* takes about a microsecond: not for waits that end soon */
 
 int hc__others_add(hc_loop *loop) {
     for (entry *e = atomic_load(&newest); e; e = e->next) {
@@ -65,8 +67,15 @@ static int drive(hc_loop *loop) {
     return hc__driver_leave(loop) == HC__MOVES && moved;
 }
 
-int hc__others_drive(const hc_loop *loop) {
+void hc_loop_drive_mpi(void (*progress)(void)) {
+    atomic_store(&mpi_progress, progress);
+}
+
+int hc__others_drive(const hc_loop *loop, uint64_t idle_ns) {
+    void (*progress)(void) = atomic_load_explicit(&mpi_progress, memory_order_acquire);
     int moved = 0;
+    if (progress && idle_ns >= HC__MS)
+        progress();
     for (entry *e = loop->config.background ? NULL : atomic_load(&newest); e; e = e->next) {
         atomic_fetch_add(&e->visitors, 1);
         hc_loop *other = atomic_load(&e->loop);
@@ -79,6 +88,8 @@ int hc__others_drive(const hc_loop *loop) {
 
 int hc__others_exist(const hc_loop *loop) {
     int loops = 0;
+    if (atomic_load_explicit(&mpi_progress, memory_order_relaxed))
+        return 1;
     for (entry *e = loop->config.background ? NULL : atomic_load(&newest); e; e = e->next)
         loops += atomic_load_explicit(&e->loop, memory_order_relaxed) != NULL;
     return loops > 1;

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+
+from hpccoll import _core
 from hpccoll.net.net_provider import Drivers
 from hpccoll.rendezvous import MpiRendezvous, Rendezvous
 
-__all__ = ["MpiNet", "thread_level", "why_missing"]
+__all__ = ["MpiNet", "advance", "thread_level", "why_missing"]
 
 LEVELS = {
     "MULTIPLE": Drivers.ANY,
@@ -33,6 +37,21 @@ def thread_level() -> str:
     from hpccoll import _mpi
 
     return _mpi.thread_level()
+
+
+def advance() -> None:
+    """Let ranks that wait in hpccoll advance the program's own MPI, for a World whose net does not call MPI.
+
+    MPI may rest while no rank calls it: a large Send whose receiver waits in hpccoll would never end. An MPI library
+    that hpccoll cannot use stays as it is.
+    """
+    program = sys.modules.get("mpi4py.MPI")
+    if program is None or not program.Is_initialized() or program.Is_finalized():
+        return
+    with contextlib.suppress(ImportError, RuntimeError):
+        from hpccoll import _mpi
+
+        _core.drive_mpi(_mpi.progress())
 
 
 class MpiNet:

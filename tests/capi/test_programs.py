@@ -82,6 +82,11 @@ def test_stages_follow_the_network(mpicc, compiled, job) -> None:
 
 
 @pytest.mark.timeout(200)
+def test_the_programs_own_mpi_goes_on(mpicc, compiled, job) -> None:
+    assert "fine\n" in job(2, compiled(mpicc, *STRICT, "tests/capi/beside_mpi.c"), nodes=1)
+
+
+@pytest.mark.timeout(200)
 def test_a_refusal_for_lack_of_memory_leaves_the_world_alive(mpicc, compiled, job) -> None:
     program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/memory.c")
     assert "fine\n" in job(3, program, nodes=2)

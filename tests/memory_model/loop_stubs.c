@@ -95,8 +95,9 @@ int hc_p2p_is_moving(const hc_p2p *p2p) {
     return 0;
 }
 
-int hc__others_drive(const hc_loop *loop) {
+int hc__others_drive(const hc_loop *loop, uint64_t idle_ns) {
     (void)loop;
+    (void)idle_ns;
     return 0;
 }
 

@@ -34,6 +34,7 @@
     CALL(int, Initialized, (int *))                                                                             \
     CALL(int, Iprobe, (int, int, MPI_Comm, int *, MPI_Status *))                                                \
     CALL(int, Irecv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *))                            \
+    CALL(int, Is_thread_main, (int *))                                                                          \
     CALL(int, Isend, (const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *))                      \
     CALL(int, Issend, (const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *))                     \
     CALL(int, Query_thread, (int *))                                                                            \

@@ -45,11 +45,21 @@ static int thread_level(void) {
     return level;
 }
 
+/* A probe makes every MPI library advance what the process has under way. A program of MPI_THREAD_SERIALIZED may have a
+ * thread in MPI now, beside which no other one may call it. */
+static void progress(void) {
+    int ended = 1, is_main = 0, there, level = MPI_Finalized(&ended) == MPI_SUCCESS && !ended ? thread_level() : -1;
+    if (level == HC_MPI_MULTIPLE || ((level == HC_MPI_SINGLE || level == HC_MPI_FUNNELED) &&
+                                     MPI_Is_thread_main(&is_main) == MPI_SUCCESS && is_main))
+        MPI_Iprobe(MPI_ANY_SOURCE, HC_TAG_CONTROL, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+}
+
 const hc_mpi_family FAMILY = {.name = FAMILY_NAME,
                               .load = load,
                               .facts = facts,
                               .version = version,
                               .thread_level = thread_level,
+                              .progress = progress,
                               .net_new = net_new,
                               .net_borrow = net_borrow,
                               .comm_refuse = comm_refuse,

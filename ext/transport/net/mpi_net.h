@@ -16,6 +16,8 @@
 /* Finds a function or variable of MPI by its name; NULL: it is not there. */
 typedef void *(*hc_mpi_find)(const char *name);
 
+enum hc_mpi_level { HC_MPI_SINGLE, HC_MPI_FUNNELED, HC_MPI_SERIALIZED, HC_MPI_MULTIPLE };
+
 /* A size or a constant of a family, with its name in mpi4py. */
 typedef struct hc_mpi_fact {
     const char *name;
@@ -29,8 +31,10 @@ typedef struct hc_mpi_family {
     /* Sizes and constants, the last with the name NULL; valid after load(). */
     const hc_mpi_fact *(*facts)(void);
     int (*version)(char text[HC_MPI_VERSION_ROOM]);
-    /* The thread level of MPI: 0 (single) to 3 (multiple); -1 before MPI_Init. */
+    /* The thread level of MPI; -1 before MPI_Init. */
     int (*thread_level)(void);
+    /* Lets MPI advance what the program has asked it for, if this thread may call MPI now; else it does nothing. */
+    void (*progress)(void);
     /* Takes ownership of a communicator that no other code uses, and sets its error handler to return errors; sends
      * nothing. `comm`: the address of an MPI_Comm. `one_machine`: all ranks can share memory, which sets message_bytes;
      * the same on all ranks. MPI must be initialised. With MPI_THREAD_MULTIPLE any one thread at a time may use the
