@@ -103,7 +103,7 @@ class UnsupportedError(HpccollError, TypeError, ValueError):
 
 
 class NotDefinedError(UnsupportedError, NotImplementedError):
-    """A reduction is not defined for such tensors: Adasum for a reducescatter, say, or Max for an IndexedSlices."""
+    """No such operation exists here, or for such tensors: Adasum for a reducescatter, say, or Max for IndexedSlices."""
 
 
 class ResultSizeError(HpccollError, ValueError):

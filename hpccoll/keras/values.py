@@ -191,11 +191,11 @@ def variables_of(model: Any) -> list[Any]:
 
 
 def broadcast_global_variables(root_rank: int) -> None:
-    """Raise UnsupportedError: Keras has no list of all variables, as TensorFlow's graphs had.
+    """Raise NotDefinedError, a RuntimeError: Keras has no list of all variables, as TensorFlow's graphs had.
 
     :param root_rank: global rank of the root
     """
-    raise errors.UnsupportedError(
+    raise errors.NotDefinedError(
         f"Keras keeps no list of global variables: call broadcast_model(model, {root_rank}), or give fit() the "
         f"callback BroadcastGlobalVariablesCallback({root_rank})"
     )

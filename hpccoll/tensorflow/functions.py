@@ -104,10 +104,10 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
     :param root_rank: rank of the root
     :returns: the operation to run
-    :raises InvalidArgumentError: (a ValueError) TensorFlow executes eagerly, and knows no such collection
+    :raises NotDefinedError: (a RuntimeError) TensorFlow executes eagerly, and knows no such collection
     """
     if tf.executing_eagerly():
-        raise errors.InvalidArgumentError(
+        raise errors.NotDefinedError(
             "broadcast_global_variables() is for graphs of sessions: use broadcast_variables(model.variables, root)"
         )
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)

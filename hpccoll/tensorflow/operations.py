@@ -333,10 +333,10 @@ def join() -> Any:
     Until then this rank takes part in the operations of the others with neutral elements: it adds nothing to a sum,
     gives no rows to a gather, and Average divides by all ranks.
 
-    :returns: the rank that joined last; in a graph an int32 tensor of it
+    :returns: an int32 tensor of the rank that joined last
     :raises HpccollError: a rank or the transport failed
     """
-    return job.join() if tf.executing_eagerly() else graph.join()
+    return tf.constant(job.join(), tf.int32) if tf.executing_eagerly() else graph.join()
 
 
 @public

@@ -118,7 +118,7 @@ def test_errors():
             hvd.DistributedOptimizer(keras.optimizers.SGD(), op=hvd.Adasum)
     with pytest.raises(ValueError, match="compression is 16"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(), compression=16)
-    with pytest.raises(ValueError, match=r"call broadcast_model\(model, 0\)"):
+    with pytest.raises(RuntimeError, match=r"call broadcast_model\(model, 0\)"):
         hvd.broadcast_global_variables(0)
 
 

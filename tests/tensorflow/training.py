@@ -56,7 +56,9 @@ def ranks_have_other_numbers_of_batches():
     for batch in range(2 + rank):
         present = sum(2 + other > batch for other in range(size))
         assert total(tf.ones(3))[0] == present
-    assert hvd.join() == size - 1
+    last, one = hvd.join(), tf.function(hvd.join)()
+    assert last.numpy() == size - 1 and one.numpy() in range(size)
+    assert last.dtype == one.dtype == tf.int32 and last.shape == one.shape == []
 
 
 def samples_of_all_ranks_are_normalized():

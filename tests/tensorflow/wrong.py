@@ -78,6 +78,7 @@ def check_arguments():
     refused(lambda: hvd.reducescatter(tf.constant(1.0)), "dimension")
     refused(lambda: hvd.reducescatter(tf.ones(2), op=hvd.Adasum), "ADASUM", error=RuntimeError)
     refused(lambda: hvd.grouped_reducescatter([tf.ones(2)], op=hvd.Adasum), "ADASUM", error=ValueError)
+    refused(lambda: hvd.broadcast_global_variables(0), "use broadcast_variables", kinds=["eager"], error=RuntimeError)
 
 
 def check_tapes():
