@@ -13,12 +13,17 @@ import numpy as np
 from hpccoll import errors
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.horovod import rank, size
-from hpccoll.keras.values import all_built, broadcast_variables, variables_of
+from hpccoll.keras.values import all_built, broadcast_variables, key_of, variables_of
 
 __all__ = [
     "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",
     "LearningRateWarmupCallback", "MetricAverageCallback",
 ]  # fmt: skip
+
+
+def _is_variable(value: Any) -> bool:
+    """Say whether this is a keras.Variable, or the tf.Variable inside of one."""
+    return isinstance(value, keras.Variable) or (keras.backend.backend() == "tensorflow" and hasattr(value, "assign"))
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -32,12 +37,28 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         """
         :param root_rank: global rank of the root
         :param device: has no effect; Horovod has this parameter
-        :param local_variables: of the model, which each rank keeps as they are
+        :param local_variables: a variable of the model, or several, which each rank keeps as they are
+        :raises InvalidArgumentError: (a ValueError) one is no variable
         """  # noqa: D205, D212
         super().__init__()
         del device
         self.root_rank, self.broadcast_done = root_rank, False
-        self.local_variables = list(local_variables or ())
+        self.local_variables: list[Any] = []
+        given = (
+            [] if local_variables is None else [local_variables] if _is_variable(local_variables) else local_variables
+        )
+        for variable in given:
+            self.register_local_var(variable)
+
+    def register_local_var(self, variable: Any) -> None:
+        """Leave this variable as it is on each rank.
+
+        :param variable: of the model
+        :raises InvalidArgumentError: (a ValueError) it is no variable
+        """
+        if not _is_variable(variable):
+            raise errors.InvalidArgumentError(f"a local variable is {variable!r}: give variables of the model")
+        self.local_variables.append(variable)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See keras.callbacks.Callback."""
@@ -52,8 +73,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
             self._broadcast()
 
     def _broadcast(self) -> None:
-        local = {id(variable) for variable in self.local_variables}
-        broadcast_variables([v for v in variables_of(self.model) if id(v) not in local], self.root_rank)
+        local = {key_of(variable) for variable in self.local_variables}
+        broadcast_variables([v for v in variables_of(self.model) if key_of(v) not in local], self.root_rank)
         self.broadcast_done = True
 
 

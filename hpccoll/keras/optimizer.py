@@ -26,7 +26,7 @@ from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, Op
 from hpccoll.keras.backends import backend, check_no_distribution, reduce_all, uncompiled
 from hpccoll.keras.compiling import watch_compile
-from hpccoll.keras.values import path_of
+from hpccoll.keras.values import key_of, path_of
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
 
@@ -50,7 +50,7 @@ class _Reducing:
 
         :param variable: of the model, on all ranks
         """
-        self._given.local.add(_key(variable))
+        self._given.local.add(key_of(variable))
 
     def exchanges(self) -> bool:
         """Return whether a step exchanges gradients; a single rank does not."""
@@ -62,7 +62,7 @@ class _Reducing:
 
         :raises InvalidArgumentError: (a ValueError) `groups` has a variable that is not among them
         """
-        check_members(self._given.step.groups, {*map(_key, variables)}, _key)
+        check_members(self._given.step.groups, {*map(key_of, variables)}, key_of)
         super().build(variables)  # type: ignore[misc]
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -121,11 +121,7 @@ def _raised_in(frame: Any) -> BaseException | None:
     return error if place else None
 
 
-def _key(variable: Any) -> int:
-    return id(getattr(variable, "value", variable)) if keras.backend.backend() == "tensorflow" else id(variable)
-
-
-_VARIABLES = Variables("keras.Variable", lambda one: hasattr(one, "shape"), _key)
+_VARIABLES = Variables("keras.Variable", lambda one: hasattr(one, "shape"), key_of)
 
 
 # ---- from gradients to reduced ones ----------------------------------------------------------------------
@@ -271,7 +267,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     if step.op is Adasum and keras.backend.backend() == "jax":
         raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or another backend of Keras")
     if optimizer.built:
-        check_members(step.groups, {*map(_key, optimizer._trainable_variables)}, _key)
+        check_members(step.groups, {*map(key_of, optimizer._trainable_variables)}, key_of)
     made = _put_before(_scaling(optimizer), passes)
     vars(made)["_given"] = _Given(step)
     return made

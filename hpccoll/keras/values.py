@@ -201,6 +201,12 @@ def broadcast_global_variables(root_rank: int) -> None:
     )
 
 
+def key_of(variable: Any) -> int:
+    """Return what tells variables apart; with TensorFlow a keras.Variable and the tf.Variable inside are the same."""
+    inside = keras.backend.backend() == "tensorflow" and isinstance(variable, keras.Variable)
+    return id(variable.value if inside else variable)  # value is a method of a tf.Variable: a new object each time
+
+
 def path_of(variable: Any) -> str:
     """Return the path of a variable without the numbers that Keras counts: the same on all ranks."""
     return _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))

@@ -42,14 +42,26 @@ def test_the_broadcast_comes_before_the_first_step(network, share, values):
         np.testing.assert_array_equal(value, other)
 
 
-def test_local_variables_are_left_out(network, share):
+@pytest.mark.parametrize("given", ["several", "one", "registered", "inside"])
+def test_local_variables_are_left_out(network, share, given):
     model = network(3 + hvd.rank())
-    own = np.array(keras.ops.convert_to_numpy(model.weights[-2]))
+    variable = model.weights[-2]
+    own = np.array(keras.ops.convert_to_numpy(variable))
     model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
     recorder = Recorder()
-    first = hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=model.weights[-2:])
+    inside = variable.value if given == "inside" and keras.backend.backend() == "tensorflow" else variable
+    local = {"several": model.weights[-2:], "one": variable, "inside": [inside]}
+    first = hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=local.get(given))
+    if given == "registered":
+        first.register_local_var(variable)
     model.fit(*share(), batch_size=24, verbose=0, callbacks=[first, recorder])
     np.testing.assert_array_equal(recorder.first[2], own)
+
+
+def test_what_is_no_variable_is_no_local_variable():
+    for wrong in ([7], 7, ["dense/kernel"]):
+        with pytest.raises((ValueError, TypeError)):
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=wrong)
 
 
 def test_metrics_are_averaged_for_the_callbacks_that_follow(network, share):

@@ -144,6 +144,15 @@ if keras.backend.backend() == "tensorflow":
         mine = (1 + hvd.rank()) / hvd.size()
         np.testing.assert_allclose(embedding.numpy(), [[-mine, -mine], [0, 0], [-mine, -mine]], rtol=1e-6)
 
+    def test_variables_of_tensorflow_stay_on_their_rank():
+        import tensorflow as tf
+
+        own, shared = tf.Variable([0.0]), tf.Variable([0.0])
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), groups=[[shared]])
+        optimizer.register_local_var(own)
+        optimizer.apply_gradients([(tf.constant([1.0 + hvd.rank()]), one) for one in (own, shared)])
+        np.testing.assert_allclose([own[0], shared[0]], [-(1 + hvd.rank()) / hvd.size(), -(1 + hvd.size()) / 2])
+
     def gradients_of(embedding, dense):
         import tensorflow as tf
 
