@@ -355,5 +355,7 @@ def _put_before(optimizer: Any, passes: int) -> Any:
     made: Any = type(base.__name__, (part, base), members)
     result = made.__new__(made)
     vars(result).update(vars(optimizer))
-    made.from_config = lambda config, custom_objects=None: _from_config(result, config, custom_objects)
+    made.from_config = staticmethod(
+        lambda config, custom_objects=None: _from_config(result, config, custom_objects)
+    )  # also of an instance
     return result

