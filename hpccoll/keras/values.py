@@ -208,10 +208,18 @@ def key_of(variable: Any) -> int:
 
 
 def path_of(variable: Any) -> str:
-    """Return the path of a variable without the numbers that Keras counts: the same on all ranks."""
-    return _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
+    """Return the names of a variable and its layer, without the numbers that Keras counts: the same on all ranks.
+
+    What comes before them in the path differs: a model that was loaded from a file does not have its own name there.
+    """
+    return "/".join(_NUMBERED.sub("", str(getattr(variable, "path", variable.name))).split("/")[-2:])
 
 
 def _form(variable: Any) -> str:
-    """Describe the properties that must be the same on all ranks."""
-    return f"{path_of(variable)} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"
+    """Describe the properties that must be the same on all ranks.
+
+    The name of an optimizer's variable has the whole path of the model's before the last "_".
+    """
+    *layer, name = path_of(variable).split("/")
+    short = "/".join([*layer, name.rsplit("_", 1)[-1]])
+    return f"{short} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"

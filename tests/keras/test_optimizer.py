@@ -253,6 +253,28 @@ def test_files_know_nothing_of_us(network, share, tmp_path, values):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+def test_one_rank_alone_loads_the_model(network, share, tmp_path, values, equal_on_all_ranks):
+    """Horovod's examples go on from a checkpoint so. Keras gives the variables of a loaded model other paths."""
+    model = network(3 + hvd.rank())
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01, momentum=0.9)), keras.losses.MeanSquaredError())
+    expected = None
+    if hvd.rank() == 0:
+        before = network(7)
+        before.compile(keras.optimizers.SGD(0.01, momentum=0.9), keras.losses.MeanSquaredError())
+        before.fit(*share(), batch_size=24, verbose=0)
+        before.save(tmp_path / "model.keras")
+        model = hvd.load_model(tmp_path / "model.keras")
+        assert [w.path for w in model.weights] != [w.path for w in before.weights]
+        expected = values([*before.weights, *before.optimizer.variables])
+    hvd.broadcast_model(model)
+    for value, saved in zip(
+        values([*model.weights, *model.optimizer.variables]), hpccoll.broadcast_object(expected), strict=True
+    ):
+        np.testing.assert_array_equal(value, saved)
+    model.fit(*share(), batch_size=24, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    assert equal_on_all_ranks([*model.weights, *model.optimizer.variables])
+
+
 def test_an_error_of_a_step_is_what_fit_raises(network, share):
     def loss(y, prediction):
         raise ValueError("of this loss")
