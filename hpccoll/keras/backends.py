@@ -44,7 +44,7 @@ class Backend(Protocol):
     def sparse(self, gradient: Any) -> bool:
         """Return whether a gradient is sparse."""
 
-    def divided(self, gradient: Any, divisor: int) -> Any:
+    def divided(self, gradient: Any, divisor: float) -> Any:
         """Return a gradient divided by a number; a sparse one stays sparse."""
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
@@ -80,7 +80,7 @@ class _Torch:
     def sparse(self, gradient: Any) -> bool:
         return bool(gradient.is_sparse)
 
-    def divided(self, gradient: Any, divisor: int) -> Any:
+    def divided(self, gradient: Any, divisor: float) -> Any:
         return gradient / divisor
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
@@ -122,7 +122,7 @@ class _Jax:
     def sparse(self, gradient: Any) -> bool:
         return isinstance(gradient, self._sparse_type)
 
-    def divided(self, gradient: Any, divisor: int) -> Any:
+    def divided(self, gradient: Any, divisor: float) -> Any:
         return gradient / divisor
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
@@ -186,7 +186,7 @@ class _TensorFlow:
     def sparse(self, gradient: Any) -> bool:
         return isinstance(gradient, self._tf.IndexedSlices)
 
-    def divided(self, gradient: Any, divisor: int) -> Any:
+    def divided(self, gradient: Any, divisor: float) -> Any:
         return self._divided(gradient, divisor)
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:

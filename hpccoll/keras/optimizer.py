@@ -184,8 +184,10 @@ def _exchanged(optimizer: Any, gradients: list[Any], variables: list[Any]) -> li
     step, gradients = given.step, list(gradients)
     kinds = [_kind(gradient, variable) for gradient, variable in zip(gradients, variables, strict=True)]
     plan = step.plan(variables, kinds, lambda at: [_label(optimizer, variables[i]) for i in at], given.local)
-    for at in plan.divided:
-        gradients[at] = backend().divided(gradients[at], world_of(step.process_set).size)
+    for at in {*range(len(gradients))}.difference(*(sent.members for sent in plan.sent)):  # those that stay here
+        divisor = (world_of(step.process_set).size if at in plan.divided else 1) / step.postscale
+        if divisor != 1 and kinds[at] is not Kind.LARGEST:
+            gradients[at] = backend().divided(gradients[at], divisor)
     for sent in plan.sent:
         for at in sent.members:
             if kinds[at] is Kind.SPARSE and not sent.sparse:

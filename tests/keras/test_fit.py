@@ -173,16 +173,30 @@ def test_a_network_learns_digits(equal_on_all_ranks):
     assert accuracy > 0.93, accuracy
 
 
-def test_local_variables_keep_their_gradients(network):
+@pytest.mark.parametrize(("passes", "average"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize("outside", [False, True])
+def test_local_variables_keep_their_gradients(network, passes, average, outside):
+    """The sum of some passes is scaled on its rank as it would be by the others; also outside of the process set."""
     model = network(3)
-    model.compile(hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=model.layers[-1:]), "mse")
+    first = hvd.add_process_set([0]) if outside and hvd.size() > 1 else hvd.global_process_set
+    model.compile(
+        hvd.PartialDistributedOptimizer(
+            keras.optimizers.SGD(1.0), local_layers=model.layers[-1:], backward_passes_per_step=passes,
+            average_aggregated_gradients=average, process_set=first,
+        ), "mse",
+    )  # fmt: skip
     optimizer = model.optimizer
     optimizer.build(model.trainable_variables)
     before = [np.array(keras.ops.convert_to_numpy(v)) for v in model.trainable_variables]
     ones = [keras.ops.ones(v.shape) * (1.0 + hvd.rank()) for v in model.trainable_variables]
-    optimizer.apply(ones)
-    mean = 1 + (hvd.size() - 1) / 2
-    own = (1.0 + hvd.rank()) / hvd.size()
+    for _ in range(passes):
+        optimizer.apply(ones)
+    mean, own = 1 + (hvd.size() - 1) / 2, (1.0 + hvd.rank()) / hvd.size()
+    if first is not hvd.global_process_set:
+        mean = own = 1.0 + hvd.rank()
+        hvd.remove_process_set(first)
+    if not average:
+        mean, own = mean * passes, own * passes
     for at, variable in enumerate(model.trainable_variables):
         moved = before[at] - keras.ops.convert_to_numpy(variable)
         np.testing.assert_allclose(moved, mean if at < 2 else own, rtol=1e-5)
