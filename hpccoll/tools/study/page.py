@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -178,7 +178,9 @@ def _predicted(several: Sequence[curves.Curve]) -> str:
 
 def _summary(results: Results) -> str:
     count = len(results.launches)
-    samples = sum(len(case.samples) for case in results.cases.values())
+    # A launch that serves weak and strong scaling gives its samples to a case of each; they were measured once.
+    cases = {(replace(key, what=""), case.samples.tobytes()): case for key, case in results.cases.items()}
+    samples = sum(len(case.samples) for case in cases.values())
     nodes = sorted({key.nodes for key in results.cases if key.kind not in VIRTUAL}) or [1]
     return (
         f"{_many(count, 'launch', 'es')} on {', '.join(map(str, nodes))} node{'s' * (nodes != [1])}, "

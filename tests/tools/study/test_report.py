@@ -41,6 +41,15 @@ def test_speedup_and_efficiency() -> None:
     assert one.points[1].items == pytest.approx(4 * 256 / 0.25, rel=0.02)
 
 
+def test_a_launch_that_serves_both_kinds_of_scaling_has_measured_its_samples_once() -> None:
+    found = results()
+    found.cases.clear()
+    weak, more = step("", 1, 0.2), step("", 4, 0.1, "strong", count=10)
+    both = replace(weak, key=replace(weak.key, what="training, strong scaling"))
+    found.cases |= {case.key: case for case in (weak, both, more)}
+    assert page._summary(found).startswith("3 launches on 1, 4 nodes, 3 cases, 90 samples; ")  # 3 * 20, and 3 * 10
+
+
 @pytest.mark.slow
 def test_the_page_needs_nothing_else(written: Path) -> None:
     text = written.read_text()
