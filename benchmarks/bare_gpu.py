@@ -5,23 +5,28 @@ HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
 """
 
 import ctypes
+import sys
 from ctypes import c_size_t, c_uint64, c_void_p
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpccoll.tools.doctor.cuda_driver import Driver
+from hpccoll.tools.doctor.cuda_driver import Driver, DriverError
 
 NON_BLOCKING = 1
 
 
 class Gpu(Driver):
-    """Device 0 as the current device, with a stream."""
+    """Device 0 as the current device, with a stream; without a GPU the program ends with a sentence."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.use(0)
-        self.stream = self.new_stream()
+        try:
+            super().__init__()
+            self.use(0)
+            self.stream = self.new_stream()
+        except DriverError as error:
+            sys.exit(f"{Path(sys.argv[0]).name} needs a GPU: {error}")
 
     def new_stream(self) -> c_void_p:
         stream = c_void_p()

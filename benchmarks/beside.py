@@ -12,6 +12,7 @@ unpacked (2 D); with NCCL and one rank it is packed and unpacked (4 D).
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -96,9 +97,10 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=64, help="of a batch")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    gpu = Gpu()
+    gpu, world = Gpu(), hpccoll.init()
+    if world.size != 1:
+        sys.exit(f"beside.py needs 1 rank, and this job has {world.size}" if world.rank == 0 else 1)
     work = {"products": Products, "copies": Copies}[options.work](gpu, options.size)
-    world = hpccoll.init()
     each = (options.mebibytes << 20) // 4 // TENSORS
     gradients = [gpu.array(np.full(each, i, np.float32)) for i in range(TENSORS)]
 
@@ -121,7 +123,6 @@ def main() -> None:
             "price": batches * moved / rate,
         }
         print(json.dumps(line), flush=True)
-    assert world.size == 1, "a question to one rank"
     hpccoll.shutdown()
 
 

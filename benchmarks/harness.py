@@ -197,6 +197,7 @@ def file_for(out: str) -> Path:
     """Name a file of this job: on some file systems, jobs that run at the same time cannot share a file."""
     path = Path(out)
     if not out.endswith("/") and not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
         return path
     path.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path, prefix=f"{COMM.size}-ranks-", suffix=".jsonl", delete=False) as file:

@@ -125,6 +125,8 @@ def main() -> None:
     parser.add_argument("--question", choices=QUESTIONS, default="allreduce")
     parser.add_argument("--largest", type=int, default=64 << 20, help="bytes of the largest array of `allreduce`")
     options = parser.parse_args()
+    if min(options.hosts) < 2:
+        parser.error(f"--hosts {min(options.hosts)}: the link between two hosts is measured first, so give 2 or more")
     libraries, options.passed_on = QUESTIONS[options.question]
     if options.question == "allreduce":
         options.passed_on = [*options.passed_on, "--largest", str(options.largest)]

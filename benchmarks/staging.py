@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -72,7 +73,9 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
-    assert COMM.size == 2, "a question to two ranks"
+    if COMM.size != 2:
+        text = f"staging.py needs 2 ranks, and this job has {COMM.size}: hpccoll run -np 2 --nodes 2 python ..."
+        sys.exit(text if COMM.rank == 0 else 1)
     gpu, world = Gpu(), hpccoll.init()
     for mebibytes in options.mebibytes:
         for what, call in variants(gpu, mebibytes << 20):

@@ -36,7 +36,7 @@ ASKED += [
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("question", "library"), ASKED)
 def test_question(question: str, library: str, tmp_path: Path) -> None:
-    out = tmp_path / "results"
+    out = tmp_path / "a new folder" / "results"
     command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "100", sys.executable]
     command += [ROOT / "benchmarks" / f"{question}.py", "--library", library, "--size", "tiny", "--out", out]
     done = subprocess.run(
@@ -190,3 +190,23 @@ def test_what_a_measurement_could_not_use_is_told_before_it(words: list[str], sa
         timeout=60,
     )  # fmt: skip
     assert done.returncode == 2 and said.format(tmp_path) in done.stderr, done.stderr
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (["hosts.py", "--hosts", "2", "1"], "hosts.py: error: --hosts 1: the link between two hosts is measured first"),
+        (["pack.py"], "pack.py needs a GPU: nowhere/libcuda.so: "),
+        (["beside.py"], "beside.py needs a GPU: nowhere/libcuda.so: "),
+        (["staging.py"], "staging.py needs 2 ranks, and this job has 1: hpccoll run -np 2 "),
+    ],
+)
+def test_what_a_program_lacks_is_a_sentence(program: list[str], said: str, tmp_path: Path) -> None:
+    """They ended in tracebacks."""
+    command = [sys.executable, str(ROOT / "benchmarks" / program[0]), *program[1:]]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"HPCCOLL_CUDA_LIBRARY": "nowhere/libcuda.so"}, timeout=55, text=True,
+        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode and said in done.stdout and "Traceback" not in done.stdout, done.stdout
