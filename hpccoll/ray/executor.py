@@ -87,6 +87,10 @@ class RayExecutor:
         if gpus_per_worker and not use_gpu:
             raise errors.InvalidArgumentError(f"RayExecutor: gpus_per_worker is {gpus_per_worker}, use_gpu is False")
         gpus = (1 if gpus_per_worker is None else gpus_per_worker) if use_gpu else 0
+        if max_workers is not None and min_workers is None:
+            raise errors.InvalidArgumentError(
+                f"RayExecutor: max_workers is {max_workers}, and an elastic job needs min_workers as well"
+            )
         self._settings = settings or self.create_settings()
         self._layout: Layout | ElasticLayout
         if min_workers is None:
@@ -111,21 +115,24 @@ class RayExecutor:
         executable_cls: Callable[..., Any] | None = None,
         executable_args: Sequence[Any] | None = None,
         executable_kwargs: Mapping[str, Any] | None = None,
-        extra_env_vars: Mapping[str, str] | None = None,
+        extra_env_vars: Mapping[str, str | float] | None = None,
     ) -> None:
         """Start the ranks.
 
         :param executable_cls: each rank makes an object of this class, which `execute` hands to its functions
         :param executable_args: its arguments
         :param executable_kwargs: its arguments by keyword
-        :param extra_env_vars: variables to set in the ranks
-        :raises LaunchError: Ray has not found the resources in time, or the ranks run already
+        :param extra_env_vars: variables to set in the ranks; a number becomes its text
+        :raises LaunchError: Ray has not found the resources in time (a TimeoutError, too), or the ranks run already
         :raises RankError: the class raised on a rank
         :raises InvalidArgumentError: (a ValueError) `extra_env_vars` has what is no variable
         """
         if self._workers is not None:
             raise LaunchError("RayExecutor: it has been started; call shutdown() before start()")
-        variables = checked_variables("RayExecutor.start: extra_env_vars", extra_env_vars)
+        given: Any = extra_env_vars
+        if isinstance(given, Mapping):  # Horovod's executor takes numbers
+            given = {name: str(value) if isinstance(value, int | float) else value for name, value in given.items()}
+        variables = checked_variables("RayExecutor.start: extra_env_vars", given)
         if isinstance(self._layout, Layout):
             self._workers = Workers(self._settings, self._layout, variables)
         else:

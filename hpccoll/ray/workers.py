@@ -27,6 +27,10 @@ GRACE = 5.0
 """Seconds that the other ranks have to end by themselves when one has failed."""
 
 
+class NoResourcesError(LaunchError, TimeoutError):
+    """Ray has not found the resources in time; Horovod's executor raises a TimeoutError."""
+
+
 class Workers:
     """The actors, in the order of their ranks."""
 
@@ -160,7 +164,7 @@ def _group(settings: Settings, layout: Layout) -> tuple[PlacementGroup, bool]:
         ray.get(group.ready(), timeout=settings.placement_group_timeout_s)
     except exceptions.GetTimeoutError:
         remove_placement_group(group)
-        raise LaunchError(
+        raise NoResourcesError(
             f"RayExecutor: Ray has not found the resources of {layout.size} workers ({layout.resources} each) within "
             f"{settings.placement_group_timeout_s:g} s (placement_group_timeout_s); the cluster has "
             f"{ray.cluster_resources()}, free are {ray.available_resources()}"

@@ -122,18 +122,33 @@ def test_a_killed_rank_is_named_and_start_begins_anew(executor: Callable[..., An
     assert four.run(mean, args=[1.0]) == [(rank, 4, 2.5) for rank in range(4)]
 
 
+def test_variables_may_be_numbers(cluster: Any) -> None:
+    from hpccoll.ray import RayExecutor
+
+    executor = RayExecutor(num_workers=1)
+    executor.start(extra_env_vars={"OMP_NUM_THREADS": 1, "RATE": 0.5, "NAME": "x"})
+    try:
+        assert executor.run(lambda: [os.environ[name] for name in ("OMP_NUM_THREADS", "RATE", "NAME")]) == [
+            ["1", "0.5", "x"]
+        ]
+    finally:
+        executor.shutdown()
+
+
 def test_resources_that_are_not_there(cluster: Any) -> None:
     from hpccoll.ray import RayExecutor
     from hpccoll.tools.launch.job import LaunchError
 
     executor = RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=2), num_workers=100)
-    with pytest.raises(LaunchError, match=r"100 workers.*the cluster has"):
+    with pytest.raises(LaunchError, match=r"100 workers.*the cluster has") as raised:
         executor.start()
+    assert isinstance(raised.value, TimeoutError)  # as with Horovod
 
 
 def test_arguments_that_make_no_sense(cluster: Any) -> None:
     from hpccoll.ray import RayExecutor
 
-    for arguments in ({}, {"num_workers": 2, "num_hosts": 2}, {"num_workers": 0}):
+    fixed_and_elastic = {"num_workers": 2, "max_workers": 4}, {"num_workers": 2, "min_workers": 2}
+    for arguments in ({}, {"num_workers": 2, "num_hosts": 2}, {"num_workers": 0}, *fixed_and_elastic):
         with pytest.raises(hpccoll.InvalidArgumentError):
             RayExecutor(**arguments)
