@@ -17,7 +17,7 @@ import queue
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.function import CALLER, Results
 from hpccoll.tools.launch.listener import LOOPBACK, Listener
 
-__all__ = ["Outcome", "Task", "in_arrow", "in_barrier"]
+__all__ = ["Outcome", "Task", "in_arrow", "in_barrier", "visible_devices"]
 
 FAILED = "hpccoll-spark/failed"
 """The key that the agent of a rank sets that has failed."""
@@ -85,22 +85,35 @@ def in_barrier(task: Task, _partition: Iterable[Any]) -> Iterator[Outcome]:
     context = BarrierTaskContext.get()
     hosts = [info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos()]
     with contextlib.ExitStack() as stack:
-        mine: list[Any] = [_core.machine_name(), []]
+        gpus = context.resources().get("gpu")
+        mine: list[Any] = [_core.machine_name(), [], list(gpus.addresses) if gpus else []]
         if context.partitionId() == 0:
             store = stack.enter_context(JobStore(hosts, task.secret))
             mine[1] = parse(store.text)[1]
         told = [json.loads(text) for text in context.allGather(json.dumps(mine))]
         text = text_of(task.secret, [(host, port) for host, port in told[0][1]])
-        rank, machines = _ranks(context.partitionId(), [machine for machine, _ in told])
+        order = _order([machine for machine, _, _ in told])
+        rank, machines = order.index(context.partitionId()), [told[at][0] for at in order]
+        seen = visible_devices(rank, machines, [told[at][2] for at in order])
+        task = replace(task, variables={**seen, **task.variables})
         outcome = _Rank(task, rank, variables_at(text, machines, "Spark")[rank], text).run()
         context.barrier()  # the first task serves the store until then
     yield outcome
 
 
-def _ranks(partition: int, machines: list[str]) -> tuple[int, list[str]]:
-    """The rank of a partition, and the machine of each rank: the partitions of a machine have successive ranks."""
-    order = sorted(range(len(machines)), key=lambda at: (machines.index(machines[at]), at))
-    return order.index(partition), [machines[at] for at in order]
+def _order(machines: list[str]) -> list[int]:
+    """The partition of each rank: the partitions of a machine have successive ranks."""
+    return sorted(range(len(machines)), key=lambda at: (machines.index(machines[at]), at))
+
+
+def visible_devices(rank: int, machines: Sequence[str], devices: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Let a rank see the GPUs that Spark has assigned to the tasks of its machine, so that its local rank is its own.
+
+    :param machines: of each rank
+    :param devices: the addresses of each rank's GPUs
+    """
+    mine = [gpu for machine, gpus in zip(machines, devices, strict=True) if machine == machines[rank] for gpu in gpus]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(mine))} if mine else {}
 
 
 class _Rank:

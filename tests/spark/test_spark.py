@@ -3,6 +3,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -201,3 +202,48 @@ def test_more_ranks_than_slots_are_refused_before_the_job(run: Any, monkeypatch:
     monkeypatch.setattr(driver, "REGISTERING", 1.0)
     with pytest.raises(LaunchError, match=r"hpccoll.spark.run: 5 ranks need 5 slots at once, and Spark has 4"):
         run(mean, args=(1.0,), num_proc=5)
+
+
+WITH_GPUS = """
+import os, sys
+from pyspark.sql import SparkSession
+import hpccoll, hpccoll.spark
+
+settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
+            "spark.executor.memory": "512m", "spark.task.resource.gpu.amount": "1"}
+for owner in ("worker", "executor"):
+    settings |= {f"spark.{owner}.resource.gpu.amount": "2", f"spark.{owner}.resource.gpu.discoveryScript": sys.argv[1]}
+builder = SparkSession.builder.master("local-cluster[1,2,1024]")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+builder.getOrCreate()
+
+def seen():
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+run = hpccoll.spark.run
+print("SEEN", *run(seen, num_proc=2), *run(seen, num_proc=2, env={"CUDA_VISIBLE_DEVICES": "1"}))
+"""
+
+
+def test_a_rank_sees_the_gpus_that_spark_has_given_to_its_machine(tmp_path: Path) -> None:
+    """They are pretended. Ranks used GPU 0 and on of the machine, whichever Spark had given to them."""
+    pytest.importorskip("pyspark", reason="no Spark: pip install 'hpccoll[spark]'")
+    from hpccoll.spark.task import visible_devices
+
+    machines, given = ["a", "a", "b"], [["7"], ["5"], ["0"]]
+    seen = [visible_devices(rank, machines, given)["CUDA_VISIBLE_DEVICES"] for rank in range(3)]
+    assert [seen[0].split(",")[0], seen[1].split(",")[1], seen[2]] == ["7", "5", "0"]  # at its local rank
+    assert visible_devices(0, machines, [[], [], []]) == {}
+    script = tmp_path / "gpus.sh"
+    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["5", "7"]}'\n""")
+    script.chmod(0o755)
+    variables = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", WITH_GPUS, script], env=os.environ | variables, capture_output=True, text=True,
+        timeout=400,
+    )  # fmt: skip
+    said = [line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("SEEN")]
+    assert said, ended.stderr[-3000:]
+    first, *rest = said[0]
+    assert (sorted(first.split(",")), rest) == (["5", "7"], [first, "1", "1"])
