@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hpccoll.errors import InvalidArgumentError
+
 __all__ = ["SparkBackend"]
+
+WITHOUT_EFFECT = (
+    "use_mpi", "use_gloo", "extra_mpi_args", "stdout", "stderr", "verbose", "prefix_output_with_timestamp",
+)  # fmt: skip
 
 
 class SparkBackend:
@@ -25,11 +31,14 @@ class SparkBackend:
         """Describe them; see hpccoll.spark.run.
 
         :param num_proc: how many ranks; None: `spark.default.parallelism`
-        :param without_effect: Horovod's `use_mpi`, `use_gloo`, `stdout`, `stderr`, `verbose` and
+        :param without_effect: Horovod's `use_mpi`, `use_gloo`, `extra_mpi_args`, `stdout`, `stderr`, `verbose` and
             `prefix_output_with_timestamp`: the ranks meet without MPI, and what they print is in the logs of the
             executors
+        :raises InvalidArgumentError: (a ValueError) there is another argument
         """
-        del without_effect
+        for name in without_effect:
+            if name not in WITHOUT_EFFECT:
+                raise InvalidArgumentError(f"SparkBackend has no parameter {name}")
         self.num_proc, self.env, self.start_timeout, self.nics = num_proc, env, start_timeout, nics
         self.executable = executable
 
