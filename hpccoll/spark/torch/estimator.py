@@ -15,7 +15,7 @@ from hpccoll.spark.estimators.job import Job, Source
 from hpccoll.spark.estimators.parameters import SHARED, TORCH
 from hpccoll.spark.estimators.params import parameterized
 from hpccoll.spark.torch.model import TorchModel
-from hpccoll.spark.torch.training import check_inputs, train
+from hpccoll.spark.torch.training import check_inputs, listed, one_each, train
 
 __all__ = ["TorchEstimator"]
 
@@ -43,6 +43,11 @@ class TorchEstimator(FrameEstimator):
             raise InvalidArgumentError("TorchEstimator: the optimizer has parameters that the model has not")
         if (losses is None) == (makers is None):
             raise InvalidArgumentError("TorchEstimator: give loss or loss_constructors")
+        labels = len(self.getOrDefault("label_cols"))
+        one_each(listed(losses or makers), labels, "losses")
+        one_each(self.getOrDefault("loss_weights") or [1.0], labels, "loss_weights")
+        for group in self.getOrDefault("metrics") or []:
+            one_each(listed(group), labels, "metrics")
         check_inputs(model, self.getOrDefault("input_shapes"), len(self.getOrDefault("feature_cols")))
 
     def _trainer(self) -> Callable[[Source, Job], Any]:

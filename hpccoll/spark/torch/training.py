@@ -17,7 +17,7 @@ from hpccoll.errors import InvalidArgumentError
 from hpccoll.spark.estimators.job import Feed, Job, Source, floats, inputs_of, labels_of
 from hpccoll.spark.estimators.rows import Arrays, Batch
 
-__all__ = ["check_inputs", "inputs", "on_host", "outputs", "train"]
+__all__ = ["check_inputs", "inputs", "listed", "on_host", "one_each", "outputs", "train"]
 
 
 def train(source: Source, job: Job) -> Any:
@@ -97,10 +97,10 @@ class _Trainer:
             self._device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         self._model, optimizer = job["model"].to(self._device), job["optimizer"]
         makers = job["loss_constructors"]
-        losses = [make() for make in _listed(makers)] if makers else _listed(job["loss"])
-        self._losses = _one_each(losses, len(job.labels), "losses")
-        self._weights = _one_each(job["loss_weights"] or [1 / len(job.labels)], len(job.labels), "loss_weights")
-        self._groups = [_one_each(_listed(group), len(job.labels), "metrics") for group in job["metrics"] or []]
+        losses = [make() for make in listed(makers)] if makers else listed(job["loss"])
+        self._losses = one_each(losses, len(job.labels), "losses")
+        self._weights = one_each(job["loss_weights"] or [1 / len(job.labels)], len(job.labels), "loss_weights")
+        self._groups = [one_each(listed(group), len(job.labels), "metrics") for group in job["metrics"] or []]
         self._scale = hvd.size() if job["scale_learning_rate"] else 1
         self._resume(optimizer)
         options = {"compression": job["gradient_compression"]} if job["gradient_compression"] else {}
@@ -251,11 +251,16 @@ def _each(loss: Any, out: torch.Tensor, label: torch.Tensor) -> Any:
     return loss(out, label, reduction="none")
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return one thing, or several, as a list."""
     return list(value) if isinstance(value, tuple | list) else [value]
 
 
-def _one_each(values: Sequence[Any], labels: int, name: str) -> list[Any]:
+def one_each(values: Sequence[Any], labels: int, name: str) -> list[Any]:
+    """Return a value for each label.
+
+    :raises InvalidArgumentError: there is neither one value nor one per label
+    """
     if len(values) not in (1, labels):
         raise InvalidArgumentError(f"there are {len(values)} {name} for {labels} labels: give one, or one per label")
     return list(values) * (labels if len(values) == 1 else 1)
