@@ -14,26 +14,28 @@ from hpccoll.tools.launch.function import CALLER, LARGEST
 def main() -> int:
     """Call the function, and shut the World down.
 
-    :returns: the exit status: 0, or 1 if the function raised
+    What the function raises also ends this process, as in a program: so the other ranks learn that this one has raised,
+    and go on without it.
+
+    :returns: the exit status, 0
     """
     env = inherited.environment()
     secret, addresses = channel.parse(env[CALLER])
     caller = channel.connect(addresses, secret)
     caller.send(pickle.dumps((int(env[WORKER]), 0)))
     function, args, kwargs = pickle.loads(caller.receive(LARGEST))
-    value, error = None, None
     try:
         value = function(*args, **kwargs)
         shutdown()
-    except SystemExit as end:
-        if not end.code:
+    except BaseException as raised:
+        if isinstance(raised, SystemExit) and not raised.code:
             return 0  # the job has released this worker
-        error = problem(end)
-    except BaseException as raised:  # noqa: BLE001 - the driver raises it
-        error = problem(raised)
-    caller.send(answer(value, error))
+        caller.send(answer(None, problem(raised)))  # the driver raises it if the job cannot go on
+        caller.receive()
+        raise
+    caller.send(answer(value, None))
     caller.receive()
-    return 1 if error else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -76,6 +76,8 @@ def goes_on(deed: str, mark: str) -> tuple[int, int, int, float]:
         while state.step < 20 or hpccoll.size() < FOUR:
             if state.step == 5 and hpccoll.rank() == 1 and not Path(mark).exists():
                 Path(mark).touch()
+                if deed == "exception":
+                    raise ValueError("a bad row")
                 kill_the_executor() if deed == "executor" else os.kill(os.getpid(), signal.SIGKILL)
             state.weights += hpccoll.allreduce(np.ones(3), hpccoll.AVERAGE, name="gradient")
             state.step += 1
@@ -150,9 +152,12 @@ def run_elastic(run: Any) -> Any:
     return hpccoll.spark.run_elastic
 
 
-@pytest.mark.parametrize("deed", ["rank", "executor"])
+@pytest.mark.parametrize("deed", ["rank", "exception", "executor"])
 def test_an_elastic_job_goes_on(run_elastic: Any, tmp_path: Path, deed: str) -> None:
-    """A worker is killed, or the executor of two of them: the others go on, and Spark brings the lost tasks back."""
+    """A worker is killed or raises, or the executor of two is killed: the others go on, and the lost ones come back.
+
+    After an exception the others took the rank for one that had ended, and the job ended.
+    """
     results = run_elastic(goes_on, args=(deed, str(tmp_path / "mark")), num_proc=FOUR, min_num_proc=1)
     assert sorted(rank for rank, *_ in results) == list(range(len(results)))
     assert {wrong for *_, wrong in results} == {0.0}, results
