@@ -2,12 +2,15 @@
 """The store, by a path and by a URL of fsspec; without Spark."""
 
 import pickle
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpccoll import InvalidArgumentError
 from hpccoll.spark.common import store as stores
 from hpccoll.spark.common.store import DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore, Store
 
@@ -21,6 +24,23 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "local://":
         pytest.importorskip("fsspec")
     return Store.create(f"{request.param}{tmp_path}/store/")
+
+
+@slow
+@pytest.mark.parametrize("torn", [b"", b"\x80", pickle.dumps({"epochs": 1})[:-3], pickle.dumps([1]), b"PK\x03\x04"])
+def test_a_torn_checkpoint_is_named(store: Any, torn: bytes) -> None:
+    """It was an error of pickle alone; an empty file began the run anew, and was overwritten."""
+    from hpccoll.spark.estimators.job import Job
+
+    path = store.get_checkpoint_path("mine")
+    job = Job(("x",), ("y",), "", {"store": store}, 0, "mine")
+    assert job.resumed() == {}
+    job.save({"epochs": 2})
+    assert replace(job, checkpoint=store.read(path)).resumed() == {"epochs": 2}
+    store.write(path, torn)
+    said = rf"^{re.escape(path)} holds no state of run mine \({len(torn)} bytes; .*\): .*, or remove it, and the run"
+    with pytest.raises(InvalidArgumentError, match=said):
+        replace(job, checkpoint=store.read(path)).resumed()
 
 
 @slow

@@ -143,7 +143,7 @@ class FrameEstimator(Estimator, Saved):
             values["store"],
         )
         path = store.get_checkpoint_path(run_id) if store and store.saving_runs() else ""
-        checkpoint = store.read(path) if path and store.exists(path) else b""
+        checkpoint = store.read(path) if path and store.exists(path) else None
         return Job(
             tuple(values["feature_cols"]),
             tuple(values["label_cols"]),

@@ -35,15 +35,29 @@ class Job:
     """The parameters by name."""
     seed: int
     run_id: str
-    checkpoint: bytes = field(default=b"", repr=False)
-    """What an earlier run of this name has left."""
+    checkpoint: bytes | None = field(default=None, repr=False)
+    """What an earlier run of this name has left; None: there was none."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
     def resumed(self) -> dict[str, Any]:
-        """Return the state that `save` has saved last; empty if there is none."""
-        return pickle.loads(self.checkpoint) if self.checkpoint else {}
+        """Return the state that `save` has saved last; empty if there is none.
+
+        :raises InvalidArgumentError: the file has none, as it is torn, or another program's
+        """
+        if self.checkpoint is None:
+            return {}
+        try:
+            state: dict[str, Any] = {**pickle.loads(self.checkpoint)}
+        except Exception as error:  # noqa: BLE001 - bytes that are no pickle raise whatever they like
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise InvalidArgumentError(
+                f"{self['store'].get_checkpoint_path(self.run_id)} holds no state of run {self.run_id} "
+                f"({len(self.checkpoint)} bytes; {why}): bring back a copy of it, or remove "
+                "it, and the run begins anew"
+            ) from None
+        return state
 
     def save(self, state: dict[str, Any]) -> None:
         """Save the state after an epoch, if there is a store that saves runs; rank 0 calls this."""
