@@ -10,6 +10,8 @@ import pytest
 
 from hpccoll import InvalidArgumentError
 from hpccoll.spark.columns import to_array
+from hpccoll.spark.common.backend import SparkBackend
+from hpccoll.spark.estimators.job import inputs_of, labels_of
 from hpccoll.spark.estimators.rows import Batch, Chunk, Cut, Order, batches
 
 PLAIN = itertools.repeat(Order(None))
@@ -134,3 +136,39 @@ def test_columns_become_arrays(arrow: Any) -> None:
         to_array(pyarrow.array([1, None]), "a")
     with pytest.raises(InvalidArgumentError, match="the arrays of column a have 1 to 2 elements"):
         to_array(pyarrow.array([[1], [1, 2]]), "a")
+
+
+def as_it_is(values: Any, _name: str) -> Any:
+    return values
+
+
+def test_shapes_are_those_of_all_rows_or_of_one() -> None:
+    """Horovod's own tests give [[2]] for a vector of two numbers."""
+    columns = {"v": np.arange(24.0).reshape(4, 6), "n": np.arange(4.0)}
+    for shape in ([-1, 2, 3], [4, 2, 3], [2, 3]):
+        (made,) = inputs_of(columns, ["v"], 1, [shape], as_it_is)
+        np.testing.assert_array_equal(made, columns["v"].reshape(4, 2, 3))
+    for shape in ([-1, 1], [1], [-1, 1, 1], [-1]):
+        (made,) = labels_of(columns, ["n"], [shape], as_it_is)
+        assert len(made) == 4 and made.ravel().tolist() == [0, 1, 2, 3]
+
+
+def test_a_shape_that_does_not_fit_names_the_column() -> None:
+    """Half as many rows of twice the numbers were silent; another number of them was NumPy's error."""
+    columns = {"v": np.zeros((4, 6)), "n": np.zeros(4)}
+    for shape in ([-1, 12], [-1, 5], [3], [2, 12]):
+        with pytest.raises(
+            InvalidArgumentError, match=r"column v has 6 numbers per row, which do not fit the shape \["
+        ):
+            inputs_of(columns, ["v"], 1, [shape], as_it_is)
+    with pytest.raises(InvalidArgumentError, match=r"columns v, n has 7 numbers per row"):
+        inputs_of(columns, ["v", "n"], 1, [[-1, 6]], as_it_is)
+    with pytest.raises(InvalidArgumentError, match="there are 1 shapes for 2 arrays, of columns v, n"):
+        labels_of(columns, ["v", "n"], [[-1, 6]], as_it_is)
+
+
+def test_a_backend_refuses_what_it_does_not_know() -> None:
+    """A misspelled argument had no effect."""
+    assert SparkBackend(2, use_mpi=False, use_gloo=True, stdout=None, verbose=2).num_proc == 2
+    with pytest.raises(InvalidArgumentError, match="SparkBackend has no parameter nic"):
+        SparkBackend(num_proc=2, nic="eth1")

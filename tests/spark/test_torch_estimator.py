@@ -259,7 +259,8 @@ def test_nan_is_a_value_in_predictions_and_null_is_none(by_value: Any) -> None:
             plain.transform(frame).collect()
 
 
-def test_several_inputs_outputs_and_shapes(by_value: Any) -> None:
+@pytest.mark.parametrize("shape", [[-1], []], ids=["of all rows", "of one row"])
+def test_several_inputs_outputs_and_shapes(by_value: Any, shape: list[int]) -> None:
     from pyspark.ml.linalg import Vectors
     from pyspark.sql import functions
 
@@ -268,8 +269,8 @@ def test_several_inputs_outputs_and_shapes(by_value: Any) -> None:
     df = spark.createDataFrame(rows, ["v", "image", "n", "m"]).withColumn("n", functions.col("n").cast("int"))
     model = Two()
     own = estimator(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.0), epochs=1, label_cols=["n", "m"],
-                    feature_cols=["v", "image"], input_shapes=[[-1, 2], [-1, 1, 2, 2]], loss=[torch.nn.MSELoss()],
-                    loss_weights=[0.5, 2.0])  # fmt: skip
+                    feature_cols=["v", "image"], input_shapes=[[*shape, 2], [*shape, 1, 2, 2]],
+                    loss=[torch.nn.MSELoss()], loss_weights=[0.5, 2.0])  # fmt: skip
     fitted = own.fit(df)
     out = fitted.transform(df).orderBy("n").collect()
     assert [row.m__output for row in out] == list(map(float, range(12)))
@@ -304,6 +305,8 @@ def test_wrong_parameters_are_refused_before_the_job(by_value: Any) -> None:
         ({"model": other}, "the optimizer has parameters that the model has not"),
         ({"loss": None}, "give loss or loss_constructors"),
         ({"transformation_fn": lambda row: lock}, "transformation_fn cannot be pickled: .*lock"),
+        ({"loss_weights": [1.0, 2.0]}, "there are 2 loss_weights for 1 labels: give one, or one per label"),
+        ({"metrics": [[torch.nn.functional.l1_loss] * 2]}, "there are 2 metrics for 1 labels"),
         ({"input_shapes": [[-1, 1]] * 3}, "the model has 3 inputs, and there are 2 columns"),
     ]
     for parameters, text in wrong:

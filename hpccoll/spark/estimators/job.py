@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +181,7 @@ def inputs_of(
         parts = [np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)]
     if len(parts) != inputs:
         raise InvalidArgumentError(f"the model has {inputs} inputs, and there are {len(parts)} columns of features")
-    return shaped(parts, shapes)
+    return shaped(parts, shapes, features)
 
 
 def labels_of(
@@ -189,12 +191,35 @@ def labels_of(
     convert: Callable[[NDArray[Any], str], NDArray[Any]],
 ) -> list[NDArray[Any]]:
     """Make the labels, one array per column; see inputs_of."""
-    return shaped([convert(columns[name], name) for name in labels], shapes)
+    return shaped([convert(columns[name], name) for name in labels], shapes, labels)
 
 
-def shaped(parts: list[NDArray[Any]], shapes: Sequence[Sequence[int]] | None) -> list[NDArray[Any]]:
-    """Give arrays the shapes, with -1 for the rows; None: those that they have."""
-    return [part.reshape(list(shape)) for part, shape in zip(parts, shapes, strict=True)] if shapes else parts
+def shaped(
+    parts: list[NDArray[Any]], shapes: Sequence[Sequence[int]] | None, names: Sequence[str]
+) -> list[NDArray[Any]]:
+    """Give arrays the shapes: of all rows, with -1 for their number, or of one row, as [2]; None: those that they have.
+
+    :param names: of the columns, for errors
+    :raises InvalidArgumentError: a row would not keep its numbers
+    """
+    if not shapes:
+        return parts
+    columns = f"column{'s' * (len(names) != 1)} {', '.join(names)}"
+    if len(shapes) != len(parts):
+        raise InvalidArgumentError(f"there are {len(shapes)} shapes for {len(parts)} arrays, of {columns}")
+    of = [f"column {name}" for name in names] if len(names) == len(parts) else [columns]
+    return [_shaped(part, list(shape), name) for part, shape, name in zip(parts, shapes, of, strict=True)]
+
+
+def _shaped(values: NDArray[Any], shape: list[int], name: str) -> NDArray[Any]:
+    rows, each = len(values), int(np.prod(values.shape[1:]))
+    if math.prod(shape) == each:
+        return values.reshape(rows, *shape)
+    with contextlib.suppress(ValueError):
+        made = values.reshape(shape)
+        if len(made) == rows:
+            return made
+    raise InvalidArgumentError(f"{name} has {each} numbers per row, which do not fit the shape {shape}")
 
 
 def floats(values: NDArray[Any], name: str) -> NDArray[Any]:

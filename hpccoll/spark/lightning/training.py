@@ -91,7 +91,7 @@ class _Loader:
 
     def _made(self, batch: Batch) -> dict[str, torch.Tensor]:
         job, columns = self._job, batch.columns
-        features = shaped([floats(columns[name], name) for name in job.features], job["input_shapes"])
+        features = shaped([floats(columns[name], name) for name in job.features], job["input_shapes"], job.features)
         labels = labels_of(columns, job.labels, job["label_shapes"], floats)
         made = dict(zip((*job.features, *job.labels), (*features, *labels), strict=True))
         if job.weight:
