@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks compare before the root's values go to the variables of all."""
+"""What the ranks compare before the root's values go to the variables of all, and what else front ends share."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpccoll import errors, objects
@@ -14,10 +14,31 @@ from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.text import some_ranks
 
-__all__ = ["compare_named", "compare_variables"]
+__all__ = ["all_built", "compare_named", "compare_variables", "with_committed"]
 
 MOST_DIFFERENCES = 8
 """Names that an error writes out before it only counts."""
+
+
+def all_built(model: Any) -> bool:
+    """Return whether all variables of a Keras model are there; `model.built` says nothing of the layers in it."""
+    return all(layer.built for layer in model._flatten_layers())  # noqa: SLF001 - flat for nested models
+
+
+def with_committed(what: str, variables: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Pair the variables of an elastic state with their committed values.
+
+    :param what: the state, for the error
+    :param variables: those of now
+    :param values: those of the commit
+    :raises InvalidArgumentError: variables were made after the commit, for example by compile()
+    """
+    if len(variables) != len(values):
+        raise errors.InvalidArgumentError(
+            f"{what}: the commit has {len(values)} variables, and the model and its optimizer have {len(variables)} "
+            "now: call model.compile() before the state is made, or give it optimizer="
+        )
+    return zip(variables, values, strict=True)
 
 
 def compare_variables(

@@ -12,8 +12,9 @@ import numpy as np
 
 from hpccoll import errors
 from hpccoll.frontend.objects import allgather_object
+from hpccoll.frontend.variables import all_built
 from hpccoll.horovod import rank, size
-from hpccoll.keras.values import all_built, broadcast_variables, key_of, variables_of
+from hpccoll.keras.values import broadcast_variables, key_of, variables_of
 
 __all__ = [
     "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",

@@ -18,9 +18,10 @@ from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, 
 from hpccoll.elastic.loop import runner
 from hpccoll.errors import RecoverableError as HorovodInternalError
 from hpccoll.frontend.own_errors import raises_own
+from hpccoll.frontend.variables import all_built, with_committed
 from hpccoll.horovod import init, shutdown
 from hpccoll.keras.backends import backend
-from hpccoll.keras.values import all_built, broadcast_variables, variables_of
+from hpccoll.keras.values import broadcast_variables, variables_of
 
 __all__ = [
     "CommitStateCallback", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "KerasState",
@@ -88,7 +89,7 @@ class KerasState(ObjectState):
 
     def restore(self) -> None:
         """See State."""
-        for variable, value in zip(self._variables(), self._values, strict=True):
+        for variable, value in with_committed("KerasState", self._variables(), self._values):
             variable.assign(value)
         super().restore()
 

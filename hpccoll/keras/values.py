@@ -16,7 +16,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op, choose
-from hpccoll.frontend.variables import compare_variables
+from hpccoll.frontend.variables import all_built, compare_variables
 from hpccoll.keras.backends import backend, reduce_all
 
 __all__ = [
@@ -173,11 +173,6 @@ def broadcast_model(model: Any, root_rank: int = 0, process_set: ProcessSet = gl
             f"{model.name} is not built: call it, or model.build(), before broadcast_model()"
         )
     broadcast_variables(variables_of(model), root_rank, process_set)
-
-
-def all_built(model: Any) -> bool:
-    """Return whether all variables of a model are there."""
-    return all(layer.built for layer in model._flatten_layers())  # noqa: SLF001 - flat for nested models
 
 
 def variables_of(model: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from hpccoll.elastic.loop import runner
 from hpccoll.errors import RecoverableError as HorovodInternalError
 from hpccoll.frontend.own_errors import raises_own
 from hpccoll.frontend.process_sets import global_process_set
+from hpccoll.frontend.variables import all_built, with_committed
 from hpccoll.horovod import init, shutdown
 from hpccoll.tensorflow.functions import check_variables
 
@@ -89,7 +90,7 @@ class TensorFlowState(ObjectState):
 
     def _write(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
         if self.session is None:
-            for variable, value in zip(self._variables(), values, strict=True):
+            for variable, value in with_committed(type(self).__name__, self._variables(), values):
                 variable.assign(value)
         else:
             self._loads.run(self.session, self._variables(), values)
@@ -171,8 +172,9 @@ class TensorFlowKerasState(TensorFlowState):
         **objects: Any,
     ) -> None:
         """
-        :param model: built; its weights are committed in host memory. States of random numbers stay each rank's own
-        :param optimizer: the model's; default: that of compile(). It is built here if it is not built yet
+        :param model: built, with all its layers; its weights are committed in host memory. States of random numbers
+            stay each rank's own
+        :param optimizer: the model's; default: that of compile(). It is built if it is not built yet
         :param backend: has no effect; Horovod has this parameter
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
@@ -181,15 +183,24 @@ class TensorFlowKerasState(TensorFlowState):
         :raises InvalidArgumentError: (a ValueError) the model is not built
         """  # noqa: D205, D212
         del backend
-        if not getattr(model, "built", True):
-            raise errors.InvalidArgumentError("TensorFlowKerasState: the model is not built yet: model.build(shape)")
-        self.model, self.optimizer = model, optimizer or getattr(model, "optimizer", None)
-        if self.optimizer is not None and not self.optimizer.built:
-            self.optimizer.build(model.trainable_variables)
+        if hasattr(model, "_flatten_layers") and not all_built(model):
+            raise errors.InvalidArgumentError(
+                "TensorFlowKerasState: the model is not built yet: call it, or model.build(shape)"
+            )
+        self.model, self._given = model, optimizer
         super().__init__([], path=path, every=every, sharded=sharded, **objects)
 
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer; None: compile() has not been called."""
+        return self._given or getattr(self.model, "optimizer", None)
+
     def _variables(self) -> list[Any]:
-        others = [] if self.optimizer is None else list(self.optimizer.variables)
+        optimizer, others = self.optimizer, []
+        if optimizer is not None:
+            if not optimizer.built:
+                optimizer.build(self.model.trainable_variables)
+            others = list(optimizer.variables)
         # the `variables` of Keras 3 have states of random numbers, too, which differ between ranks, as Dropout must
         return [*getattr(self.model, "weights", self.model.variables), *others]
 

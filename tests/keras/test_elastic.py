@@ -52,6 +52,17 @@ def test_a_state_with_sharded_values_goes_back_to_the_commit_before(values: Any)
     assert all((value == 1).all() for value in values(model.weights))
 
 
+def test_a_commit_without_the_optimizer_is_not_restored_over_it() -> None:
+    """What a step has done to an optimizer of a later compile() could not be undone."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    state = elastic.KerasState(model, step=0)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    with pytest.raises(ValueError, match=r"the commit has 2 variables, .* 6 now: call model.compile\(\) before"):
+        state.restore()
+    state.save()
+    state.restore()
+
+
 def test_a_commit_is_not_left_out_where_fit_makes_several_steps_at_once() -> None:
     """With steps_per_execution=4, Keras tells callbacks of every fourth step: 5 steps have passed at 8, 12, 16, ..."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

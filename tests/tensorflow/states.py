@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import hpccoll.tensorflow as hvd
@@ -73,6 +74,30 @@ if KIND == "keras":
     state.sync()
     masks = hvd.allgather_object(dropout(np.ones((1, 64), "f4"), training=True).numpy().tolist())
     assert masks[0] != masks[1], "after sync() all ranks drop the same values"
+
+    class Outer(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = tf.keras.layers.Dense(1)
+
+        def build(self, shape):
+            del shape
+
+    outer = Outer()
+    outer.build((None, 2))
+    with pytest.raises(ValueError, match="the model is not built yet"):
+        elastic.TensorFlowKerasState(outer)
+    outer.inner.build((None, 2))
+    late = elastic.TensorFlowKerasState(outer, step=0)
+    outer.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    with pytest.raises(ValueError, match=r"the commit has 2 variables, .* 6 now"):
+        late.restore()
+    late.save()
+    for variable in late.variables:
+        variable.assign(np.full(variable.shape, 9))
+    late.restore()
+    assert late.optimizer is outer.optimizer
+    assert late.optimizer.iterations.numpy() == 0, "the optimizer of compile() is not committed"
 
 state.sharded = ("step",)  # two commits are kept of all values then
 for number in (5, 6):
