@@ -255,9 +255,22 @@ static int tell_refusal(const hc_gate_call *call, const hc_gate_place *place, in
     return status;
 }
 
+/* Refuses a program that was compiled for another rank or number of ranks: its means, derivatives and shapes have
+ * them. Compilers of functions make a new program, but the caller may have kept the old one. */
+static int check_compiled(const hc_gate_call *call, const hc_gate_place *place, char *text) {
+    const hc_gate_facts *was = &call->compiled;
+    if (!was->size || (was->size == place->size && was->rank == place->rank))
+        return HC_OK;
+    return refuse(call, HC_INVALID, text,
+                  "the program was compiled for rank %d of %d, and this process is rank %d of %d now: compile it anew",
+                  was->rank, was->size, place->rank, place->size);
+}
+
 static int begin_in(const hc_gate_call *call, const hc_gate_place *place, char *text) {
     hc_handle *handle = NULL;
     int status = check_call(call, text);
+    if (status == HC_OK)
+        status = check_compiled(call, place, text);
     if (status == HC_OK && is_message(call))
         status = check_message(call, place, text);
     if (status == HC_OK)

@@ -45,6 +45,11 @@ typedef struct hc_gate_result {
     uint8_t keep;        /* `done` sets it to 1 to keep `out`; then the kernel calls free_result() */
 } hc_gate_result;
 
+/* A process set at the time when a program was compiled, as its numbers are in the program. */
+typedef struct hc_gate_facts {
+    int32_t rank, size; /* size 0: the program has neither number */
+} hc_gate_facts;
+
 typedef struct hc_gate_call {
     size_t size;      /* sizeof(hc_gate_call) */
     uint64_t set;     /* HC_GATE_WORLD, or a number from the core's open_gate() */
@@ -65,6 +70,7 @@ typedef struct hc_gate_call {
     uint32_t nsplits;
     uint32_t calls;  /* calls with this name in the program; 0: unknown */
     uint8_t derived; /* 1: the program has derivatives of this call */
+    hc_gate_facts compiled;
     void (*done)(void *context, hc_gate_result *);
     void *context;
 } hc_gate_call;

@@ -25,8 +25,8 @@ int hc_xla_connect(const hc_gate *table) {
 /* ---- attributes -------------------------------------------------------------------------------------- */
 
 typedef struct options {
-    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls, trailing, tells, follows,
-        back, derived;
+    int64_t operation, reduction, wire, group, root, set, rank, size, tag, source, source_tag, calls, trailing, tells,
+        follows, back, derived;
     double prescale, postscale;
     hc_ffi_span name;
     hc_ffi_array splits, empty;
@@ -44,7 +44,8 @@ static const struct {
              OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
              OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY),      OPTION(calls, HC_FFI_SCALAR),
              OPTION(trailing, HC_FFI_SCALAR),  OPTION(tells, HC_FFI_SCALAR),     OPTION(follows, HC_FFI_SCALAR),
-             OPTION(back, HC_FFI_SCALAR),      OPTION(derived, HC_FFI_SCALAR)};
+             OPTION(back, HC_FFI_SCALAR),      OPTION(derived, HC_FFI_SCALAR),   OPTION(rank, HC_FFI_SCALAR),
+             OPTION(size, HC_FFI_SCALAR)};
 
 static options read_options(const hc_ffi_attributes *attributes) {
     options all = {.prescale = 1.0, .postscale = 1.0};
@@ -117,6 +118,17 @@ static uint32_t read_tensors(const hc_ffi_frame *frame, const options *o, hc_gat
             tensors[n].out_rows = rows;
         }
     }
+}
+
+/* What a sendrecv receives, which may have another shape and dtype than what it sends. */
+static hc_gate_tensor read_received(const hc_ffi_frame *frame) {
+    int64_t at = 0;
+    const hc_ffi_buffer *out = next_buffer(&frame->results, &at);
+    return (hc_gate_tensor){.dtype = (uint8_t)dtype_of(out->dtype),
+                            .ndim = (uint8_t)(out->rank > HC_MAX_DIMS ? HC_MAX_DIMS + 1 : out->rank),
+                            .dims = out->dims,
+                            .out = out->data,
+                            .out_rows = out->rank ? out->dims[0] : 1};
 }
 
 /* Identifies a call: a collective by its entry of the log, in two parts, which are equal on all ranks; a sendrecv by
@@ -227,7 +239,9 @@ static size_t write_name(const options *o, ticket of, char room[NAME_ROOM]) {
     return n;
 }
 
-static void begin_all(pending *p, const options *o, ticket of, const hc_gate_tensor *tensors, uint32_t n) {
+/* `taken`: what a sendrecv receives; else NULL */
+static void begin_all(pending *p, const options *o, ticket of, const hc_gate_tensor *tensors, uint32_t n,
+                      const hc_gate_tensor *taken) {
     char name[NAME_ROOM];
     hc_gate_call call = {.size = sizeof call,
                          .set = (uint64_t)o->set,
@@ -248,21 +262,20 @@ static void begin_all(pending *p, const options *o, ticket of, const hc_gate_ten
                          .nsplits = (uint32_t)o->splits.count,
                          .calls = (uint32_t)o->calls,
                          .derived = o->derived != 0,
+                         .compiled = {(int32_t)o->rank, (int32_t)o->size},
                          .done = done,
                          .context = p};
-    if (o->operation != HC_XLA_SENDRECV) {
+    if (!taken) {
         begin(p, &call);
         return;
     }
     int back = o->back != 0;
-    hc_gate_tensor taken = tensors[0];
-    taken.in = NULL;
     hc_gate_call receive = call;
     receive.operation = HC_GATE_RECEIVE;
     receive.root = (int32_t)o->source;
     receive.tag = (uint32_t)o->source_tag;
     receive.follows = back ? 2 * of.low : of.high ? 2 * of.high + 1 : 0;
-    receive.tensors = &taken;
+    receive.tensors = taken;
     receive.done = received;
     call.operation = HC_GATE_SEND;
     call.follows = back ? 2 * of.high : of.low ? 2 * of.low + 1 : 0;
@@ -297,7 +310,11 @@ void *hc_xla_call(hc_ffi_frame *frame) {
     atomic_init(&p->left, o.operation == HC_XLA_SENDRECV ? 2 : 1);
     atomic_flag_clear(&p->failed);
     p->written = o.tells ? ((const hc_ffi_buffer *)frame->results.buffers[frame->results.count - 1])->data : NULL;
-    begin_all(p, &o, read_ticket(frame, &o), tensors, read_tensors(frame, &o, tensors));
+    uint32_t n = read_tensors(frame, &o, tensors);
+    hc_gate_tensor taken;
+    if (o.operation == HC_XLA_SENDRECV)
+        taken = read_received(frame);
+    begin_all(p, &o, read_ticket(frame, &o), tensors, n, o.operation == HC_XLA_SENDRECV ? &taken : NULL);
     frame->future = made.future;
     if (tensors != few)
         free(tensors);

@@ -18,9 +18,10 @@
 int hc_xla_connect(const hc_gate *);
 
 /* A custom call of XLA. Its attributes: name (string); operation, reduction, wire, group, root, set, tag (int64);
- * prescale, postscale (float64); splits (array of int64); for a sendrecv, whose root is the destination, also source
- * and source_tag; and `empty`, `calls`, `trailing`, `tells`, `follows` and `back` (for a sendrecv that follows one in
- * the opposite direction), see xla.c and the gate. The buffers are in the order of the tensors, tokens anywhere. */
+ * rank and size, if the program has these numbers of the set in it; prescale, postscale (float64); splits (array of
+ * int64); for a sendrecv, whose root is the destination, also source and source_tag; and `empty`, `calls`, `trailing`,
+ * `tells`, `follows` and `back` (for a sendrecv that follows one in the opposite direction), see xla.c and the gate.
+ * The buffers are in the order of the tensors, tokens anywhere. */
 void *hc_xla_call(hc_ffi_frame *);
 void *hc_xla_nothing(hc_ffi_frame *); /* a custom call that does nothing */
 

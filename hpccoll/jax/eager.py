@@ -194,14 +194,37 @@ def refuse_other_thread(call: Call, ticket: Any) -> None:
         raise _refused(call, names.of_entry(call.name, low | high << 32), other)
 
 
+def _refuse_other_place(call: Call, name: str) -> None:
+    """Refuse a derivative of a call that was made while the World had other ranks, as ext/gate does in programs.
+
+    :raises InvalidArgumentError: this process was another rank, or there were more or fewer; all ranks get the error
+    """
+    world = _world_of(call)
+    if (call.rank, call.size) == (world.rank, world.size):
+        return
+    error = errors.InvalidArgumentError(
+        f"{call.operation} {name!r}: its derivative was made on rank {call.rank} of {call.size}, and this process "
+        f"is rank {world.rank} of {world.size} now: call jax.vjp anew"
+    )
+    if call.operation not in MESSAGES:
+        world.core.tell_refusal(call.operation, name, error)
+    raise error
+
+
 def run_traced(call: Call, arrays: Sequence[Any]) -> list[jax.Array]:
-    """Run an operation that JAX evaluates outside of a program; return its results, and its ticket if it is needed."""
+    """Run an operation that JAX evaluates outside of a program; return its results, and its ticket if it is needed.
+
+    :param arrays: also numbers and arrays of NumPy, as jax.vjp gets them, which JAX would convert
+    """
+    arrays = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in arrays]
     low, high = 0, 0
     if call.follows:
         *arrays, ticket = arrays
         refuse_other_thread(call, ticket)
         low, high = _entry(ticket)
     name = names.of_entry(call.name, low | high << 32)
+    if call.follows:
+        _refuse_other_place(call, name)
     begun = begin(call, arrays, name, waits=True, of=(low, high))
     results = begun.wait()
     return [*results, begun.ticket] if call.tells else results

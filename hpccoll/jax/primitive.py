@@ -90,6 +90,11 @@ batching.primitive_batchers[operation] = _batch
 def _refuse(call: Call) -> None:
     if call.operation not in _TRANSPOSES:
         raise errors.UnsupportedError(f"{call.operation} {call.name!r} has no derivative; see docs/with-jax.md")
+    if call.received is not None and not jnp.issubdtype(call.received[1], jnp.inexact):
+        raise errors.UnsupportedError(
+            f"{call.operation} {call.name!r} sends floating-point values and receives {call.received[1]}, which has no "
+            "derivative to send back: use jax.lax.stop_gradient(x), or two calls"
+        )
     if call.operation in ("allreduce", "reducescatter") and call.reduction not in _LINEAR:
         raise errors.UnsupportedError(
             f"{call.operation} {call.name!r}: {_core.REDUCTIONS[call.reduction]} has no derivative; SUM and AVERAGE do"
@@ -124,8 +129,8 @@ def _scaled(x: Any, factor: float) -> Any:
     return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
 
 
-def _to_allreduce(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
-    del shape
+def _to_allreduce(ct: Any, call: Call, like: Any, ticket: list[Any]) -> Any:
+    del like
     return bind(call.also("transpose"), ct, *ticket)[0] if call.of_each else _scaled(ct, call.factor)
 
 
@@ -135,35 +140,36 @@ def _total(ct: Any, call: Call, ticket: list[Any]) -> Any:
     return bind(whole, ct, *ticket)[0]
 
 
-def _to_broadcast(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
-    del shape
+def _to_broadcast(ct: Any, call: Call, like: Any, ticket: list[Any]) -> Any:
+    del like
     # All ranks use the sum, because all of them must differentiate it again; a rank that ignored it would not.
     return jnp.where(call.rank == call.root, _total(ct, call, ticket), jnp.zeros_like(ct))
 
 
-def _to_allgather(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
+def _to_allgather(ct: Any, call: Call, like: Any, ticket: list[Any]) -> Any:
     if call.rows is None:
         return bind(call.also("transpose", operation="reducescatter", reduction=_SUM), ct, *ticket)[0]
     total = _total(ct, call, ticket)
     begin = sum(call.rows[: call.rank])
-    return total[begin : begin + shape[0]]
+    return total[begin : begin + like.shape[0]]
 
 
-def _to_reducescatter(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
-    rows = tuple(shape[0] // call.size + (r < shape[0] % call.size) for r in range(call.size))
+def _to_reducescatter(ct: Any, call: Call, like: Any, ticket: list[Any]) -> Any:
+    n = like.shape[0]
+    rows = tuple(n // call.size + (r < n % call.size) for r in range(call.size))
     plain = {"reduction": _SUM, "prescale": 1.0, "postscale": 1.0, "wire": _core.WIRE_SAME}
     gathered = bind(call.also("transpose", operation="allgather", rows=rows, **plain), ct, *ticket)[0]
     return _scaled(gathered, call.factor)
 
 
-def _to_alltoall(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
-    del shape
+def _to_alltoall(ct: Any, call: Call, like: Any, ticket: list[Any]) -> Any:
+    del like
     return bind(call.also("transpose", splits=call.rows, rows=call.splits), ct, *ticket)[0]
 
 
-def _to_sendrecv(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
+def _to_sendrecv(ct: Any, call: Call, like: Any, ticket: list[Any]) -> Any:
     back = {"root": call.source, "source": call.root, "tag": call.source_tag, "source_tag": call.tag}
-    received = tuple(shape), np.dtype(ct.dtype)
+    received = tuple(like.shape), np.dtype(like.dtype)  # what came may have another dtype than what was sent
     return bind(call.also("transpose", received=received, back=not call.back, **back), ct, *ticket)[0]
 
 
@@ -182,7 +188,7 @@ def _transpose(cts: Sequence[Any], *operands: Any, call: Call) -> list[Any]:
     rule = _TRANSPOSES[call.operation]
     arrays, ticket = _split(operands, call)
     found = [
-        rule(ad.instantiate_zeros(ct), call, array.aval.shape, ticket) if ad.is_undefined_primal(array) else None
+        rule(ad.instantiate_zeros(ct), call, array.aval, ticket) if ad.is_undefined_primal(array) else None
         for ct, array in zip(cts, arrays, strict=False)  # the last result may be a ticket
     ]
     return [*found, *([None] * len(ticket))]

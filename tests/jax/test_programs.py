@@ -218,3 +218,60 @@ def test_programs_are_traced_anew_for_another_size():
     hvd.init()
     assert float(mean(1.0)) == pytest.approx(1 / before)
     assert rows(mine).shape == (before, 2)
+
+
+def test_what_a_caller_keeps_is_refused_for_another_size():
+    """JAX cannot trace it anew: a compiled program, and a pullback, which have the number of ranks in them."""
+    ones = jnp.ones((1, 2))
+    mean = jax.jit(jax.grad(lambda x: hvd.allreduce(x, name="kept"))).lower(1.0).compile()
+    pullbacks = [
+        jax.vjp(lambda x: hvd.allgather(x, name="kept rows"), ones)[1],
+        jax.vjp(jax.jit(lambda x: hvd.allgather(x, name="kept rows of a program")), ones)[1],
+    ]
+    before, rows = hvd.size(), jnp.ones((hvd.size(), 2))
+    assert float(mean(1.0)) == pytest.approx(1 / before)
+    hvd.shutdown()
+    hpccoll.init(rendezvous=SingleProcess())
+    try:
+        for kept in [lambda: mean(1.0), *(lambda pull=pull: pull(rows) for pull in pullbacks)]:
+            if before == 1:
+                jax.block_until_ready(kept())
+            else:
+                with pytest.raises((RuntimeError, ValueError), match=rf"of {before}, and this process is rank 0 of 1"):
+                    jax.block_until_ready(kept())
+    finally:
+        hvd.shutdown()
+        hvd.init()
+
+
+def test_what_is_received_has_its_own_shape_and_dtype():
+    """Rank 0 sends two float16 and receives four float32, as the ranks beside it see it, too."""
+    rank, size = hvd.rank(), hvd.size()
+
+    def sent_by(rank):
+        return jnp.arange(2, dtype=jnp.float16) + 1 if rank == 0 else jnp.arange(4, dtype=jnp.float32) + rank
+
+    after, before = (rank + 1) % size, (rank - 1) % size
+
+    def exchanged(x):
+        return hvd.sendrecv(x, after, before, like=sent_by(before))
+
+    def weighted(x):
+        return (exchanged(x).astype(jnp.float32) * (rank + 1)).sum()
+
+    for change in (lambda function: function, jax.jit):
+        received = change(exchanged)(sent_by(rank))
+        assert received.dtype == sent_by(before).dtype
+        np.testing.assert_array_equal(received, sent_by(before))
+        gradient = change(jax.grad(weighted))(sent_by(rank))
+        assert gradient.dtype == sent_by(rank).dtype
+        np.testing.assert_array_equal(gradient, np.full(sent_by(rank).shape, after + 1))
+    with pytest.raises(ValueError, match="receives int32, which has no derivative to send back"):
+        jax.make_jaxpr(jax.grad(lambda x: 1.0 * hvd.sendrecv(x, after, before, like=jnp.int32(0))))(1.0)
+
+
+@pytest.mark.parametrize("x", [1.0, np.float64(1.0), np.ones(2)], ids=["number", "scalar", "array"])
+def test_numbers_that_are_differentiated_get_the_dtype_that_jax_gives_them(x):
+    value, pull = jax.vjp(lambda x: hvd.allreduce(x, name="number"), x)
+    assert value.dtype == jnp.asarray(x).dtype == jnp.float32
+    np.testing.assert_allclose(pull(jnp.ones_like(value))[0], np.full(np.shape(x), 1 / hvd.size()))
