@@ -21,6 +21,7 @@ from hpccoll.frontend.reductions import Sum
 from hpccoll.horovod.operations import Operations
 from hpccoll.tensorflow.adapter import ADAPTER
 from hpccoll.tensorflow.graph_names import unique
+from hpccoll.tensorflow.retraced import contains_place
 
 __all__ = ["combine"]
 
@@ -31,6 +32,7 @@ def combine(operations: Operations[Any], call: Allreduce, tensors: Sequence[Any]
     :raises NotDefinedError: the number of ranks is no power of two
     :raises UnsupportedError: a tensor has no real floating-point values
     """
+    contains_place()
     size = world_of(call.process_set).size
     if size & (size - 1):
         raise errors.NotDefinedError(f"Adasum needs a power of two of ranks, the process set has {size}")

@@ -20,6 +20,7 @@ from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
 from hpccoll.horovod.operations import Operations
 from hpccoll.tensorflow.graph import zeros_after
+from hpccoll.tensorflow.retraced import contains_place
 
 __all__ = ["of_allgather", "of_allreduce", "of_alltoall", "of_broadcast", "of_reducescatter"]
 
@@ -44,6 +45,7 @@ def of_allgather(
     :param rows: how many rows came from each rank
     :param like: the tensor
     """
+    contains_place()
     averaged, me = _averaged(operations, gradient, name, process_set), world_of(process_set).rank
     begin = tf.reduce_sum(rows[:me])
     return tf.reshape(averaged[begin : begin + rows[me]], tf.shape(like))
@@ -53,6 +55,7 @@ def of_broadcast(
     operations: Operations[Any], gradient: Any, root_rank: int, name: str | None, process_set: ProcessSet
 ) -> Any:
     """Return the gradient of the tensor of a broadcast."""
+    contains_place()
     averaged, root = _averaged(operations, gradient, name, process_set), root_in(process_set, root_rank)
     if world_of(process_set).rank == root:
         return averaged
@@ -73,6 +76,7 @@ def of_reducescatter(operations: Operations[Any], call: Reducescatter, gradients
     """Return the gradients of the tensors of reducescatters."""
     if call.op not in (Average, Sum):
         raise errors.UnsupportedError(f"reducescatter of {call.names[0]!r}: there is no gradient of {call.op.name}")
+    contains_place()
     factor = call.prescale * call.postscale * (world_of(call.process_set).size if call.op is Sum else 1)
     scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
     return [

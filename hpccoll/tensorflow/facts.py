@@ -12,6 +12,7 @@ import tensorflow as tf
 from hpccoll.frontend.process_sets import ProcessSet, process_set_by_id, world_of
 from hpccoll.horovod import job
 from hpccoll.tensorflow import xla
+from hpccoll.tensorflow.retraced import contains_place
 
 __all__ = [
     "gpu_available", "local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "ranks_of", "size_op",
@@ -32,7 +33,10 @@ def ranks_of(process_set: ProcessSet) -> Any:
     :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
     """
     size = world_of(process_set).size
-    return size if tf.executing_eagerly() or xla.compiles() else size_op(process_set.process_set_id or 0)
+    if xla.compiles():
+        contains_place()
+        return size
+    return size if tf.executing_eagerly() else size_op(process_set.process_set_id or 0)
 
 
 def rank_op(name: str | None = None) -> Any:

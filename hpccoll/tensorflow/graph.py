@@ -26,6 +26,7 @@ from hpccoll.tensorflow import kernels, xla
 from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique
 from hpccoll.tensorflow.internals import independent_of
+from hpccoll.tensorflow.retraced import contains_place
 
 __all__ = [
     "allgather", "allreduce", "alltoall", "barrier", "broadcast", "join", "process_set_of", "reducescatter",
@@ -127,6 +128,7 @@ def _scaled_before(
         return list(tensors), op, prescale, postscale, 1.0
     after = postscale
     if op is Average and postscale != 1.0:
+        contains_place()
         op, after = Sum, postscale / size
     return [_scaled(tensor, prescale) for tensor in tensors], op, 1.0, 1.0, after
 

@@ -184,6 +184,13 @@ def test_training_goes_on_when_a_rank_is_lost_and_when_one_comes(job: Job, progr
 
 @slow
 @pytest.mark.timeout(450)
+def test_another_number_of_ranks(job: Job) -> None:
+    """What was traced for two ranks does not give their means and derivatives to one."""
+    assert job("resized.py").count("passed") == 2
+
+
+@slow
+@pytest.mark.timeout(450)
 @pytest.mark.parametrize("program", ["variables", "keras", "session"])
 def test_elastic_states(job: Job, program: str) -> None:
     """What sync() gave is what restore() goes back to; every sequence of calls, compared with a model."""
