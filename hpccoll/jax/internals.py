@@ -7,6 +7,7 @@ Decisions 39, 60 and 104 say what each part is for. tests/jax run with the oldes
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import threading
@@ -55,6 +56,7 @@ __all__ = [
 # ---- effects ---------------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True)  # equal to another of its class, as jax.export asks for
 class _Ordered(effects.Effect):
     """An operation that must keep its place among others: messages and barriers."""
 
@@ -62,6 +64,7 @@ class _Ordered(effects.Effect):
         return "hpccoll, in order"
 
 
+@dataclasses.dataclass(frozen=True)
 class _Unordered(effects.Effect):
     """An operation that must happen whether or not this rank uses its result, because the others wait for it."""
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
+from jax import export, lax
 
 import hpccoll
 import hpccoll.jax as hvd
@@ -275,3 +275,15 @@ def test_numbers_that_are_differentiated_get_the_dtype_that_jax_gives_them(x):
     value, pull = jax.vjp(lambda x: hvd.allreduce(x, name="number"), x)
     assert value.dtype == jnp.asarray(x).dtype == jnp.float32
     np.testing.assert_allclose(pull(jnp.ones_like(value))[0], np.full(np.shape(x), 1 / hvd.size()))
+
+
+def test_an_exported_program_comes_back():
+    def program(x):
+        hvd.barrier()
+        return hvd.allreduce(x, hvd.Sum, name="exported"), hvd.sendrecv(x, hvd.rank(), hvd.rank())
+
+    ours = [export.DisabledSafetyCheck.custom_call(name) for name in ("hpccoll", "hpccoll.nothing")]
+    made = export.export(jax.jit(program), disabled_checks=ours)(jnp.ones(2))
+    total, same = jax.jit(export.deserialize(made.serialize()).call)(jnp.ones(2) * 3)
+    np.testing.assert_array_equal(total, np.full(2, 3 * hvd.size()))
+    np.testing.assert_array_equal(same, np.full(2, 3))
