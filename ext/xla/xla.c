@@ -25,8 +25,13 @@ int hc_xla_connect(const hc_gate *table) {
 /* ---- attributes -------------------------------------------------------------------------------------- */
 
 typedef struct options {
-    int64_t operation, reduction, wire, group, root, set, rank, size, tag, source, source_tag, calls, trailing, tells,
-        follows, back, derived;
+    int64_t operation, reduction, wire, group, root, set, tag, calls, trailing, tells, follows, derived;
+    struct { /* of the set, as the program has them in it */
+        int64_t rank, size;
+    };
+    struct { /* of a sendrecv */
+        int64_t source, source_tag, back;
+    };
     double prescale, postscale;
     hc_ffi_span name;
     hc_ffi_array splits, empty;

@@ -21,7 +21,7 @@ MOST_DIFFERENCES = 8
 
 
 def all_built(model: Any) -> bool:
-    """Return whether all variables of a Keras model are there; `model.built` says nothing of the layers in it."""
+    """Return whether all variables of a model of layers are there; `model.built` says nothing of the layers in it."""
     return all(layer.built for layer in model._flatten_layers())  # noqa: SLF001 - flat for nested models
 
 
