@@ -211,7 +211,7 @@ def test_programs_are_traced_anew_for_another_size():
     assert float(mean(1.0)) == pytest.approx(1 / before)
     assert rows(mine).shape == (before, 2)
     hvd.shutdown()
-    hpccoll.init(rendezvous=SingleProcess())
+    hpccoll.init(rendezvous=SingleProcess(), nodes="1")
     assert float(mean(1.0)) == 1.0
     np.testing.assert_array_equal(rows(mine), mine)
     hvd.shutdown()
@@ -231,7 +231,7 @@ def test_what_a_caller_keeps_is_refused_for_another_size():
     before, rows = hvd.size(), jnp.ones((hvd.size(), 2))
     assert float(mean(1.0)) == pytest.approx(1 / before)
     hvd.shutdown()
-    hpccoll.init(rendezvous=SingleProcess())
+    hpccoll.init(rendezvous=SingleProcess(), nodes="1")
     try:
         for kept in [lambda: mean(1.0), *(lambda pull=pull: pull(rows) for pull in pullbacks)]:
             if before == 1:
