@@ -19,9 +19,11 @@ def whole() -> Iterator[None]:
     The exception of a signal's handler, such as KeyboardInterrupt, is raised when the steps are over. If the other
     ranks do not come within a second, or a second signal comes, it ends the wait as in any other operation.
     """
-    begun = threading.current_thread() is threading.main_thread() and _core.keep_interrupts()
+    begins = threading.current_thread() is threading.main_thread() and not _core.keeps_interrupts()
     try:
+        if begins:
+            _core.keep_interrupts()  # a handler may raise right after it
         yield
     finally:
-        if begun and (interrupt := _core.kept_interrupt()) is not None:
+        if begins and (interrupt := _core.kept_interrupt()) is not None:
             raise interrupt

@@ -9,13 +9,15 @@ cdef object kept = None      # the exception
 cdef double kept_until = 0.0
 
 
+def keeps_interrupts():
+    """Whether an agreement is under way."""
+    return kept_by != 0
+
+
 def keep_interrupts():
-    """Begin an agreement in this thread, which runs signal handlers. Returns whether it is not part of another one."""
+    """Begin an agreement in this thread, which runs signal handlers."""
     global kept_by
-    if kept_by:
-        return False
     kept_by = PyThread_get_thread_ident()
-    return True
 
 
 def kept_interrupt():
