@@ -15,7 +15,7 @@ from hpccoll import channel
 from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous.coordinator import Coordinator
 from hpccoll.tools.launch.elastic.events import Answer, Came, Early, Form, Leaving
-from hpccoll.tools.launch.elastic.server import Cut, Server
+from hpccoll.tools.launch.elastic.server import Cut, HostCame, Server
 
 MADE: list[Coordinator] = []
 
@@ -63,6 +63,22 @@ def test_an_exchange(server: Server, told: Told) -> None:
     second.say({"gather": 0, "generation": 1, "value": [2]})
     assert first.gather(0, [1], never) == [[1], [2]]
     assert second._next(30)["values"] == [[1], [2]]
+
+
+def test_an_agent_has_its_members_before_a_worker_is_told(server: Server, told: Told) -> None:
+    """The agent kills workers that are no members, if the launcher dies then: its order must have left by then."""
+    secret, addresses = channel.parse(server.listener.variable)
+    agent = channel.connect(addresses, secret)
+    agent.send(json.dumps({"agent": "here", "number": 1}).encode())
+    assert told.next() == HostCame("here")
+    for _ in range(100):
+        server.send(("here", 1), {"members": [0]})
+        server.flush([("here", 1), ("of no host", 2)])
+        agent.connection.setblocking(False)
+        assert agent.connection.recv(1, socket.MSG_PEEK), "flush() has returned before the message was there"
+        agent.connection.setblocking(True)
+        assert json.loads(agent.receive()) == {"members": [0]}
+    agent.close()
 
 
 def test_an_early_worker_asks_for_its_place(server: Server, told: Told) -> None:

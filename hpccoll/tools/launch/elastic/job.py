@@ -337,10 +337,14 @@ class Runner:
         self._events.put(CutHost(agent, why))
 
     def _tell_agents(self, members: tuple[int, ...]) -> None:
-        """Tell each agent the members of the generation among its workers: they go on if the launcher dies."""
+        """Tell each agent the members of the generation among its workers: they go on if the launcher dies.
+
+        It returns when the messages have left this process, so that no worker becomes a member before that.
+        """
         for host, agent in self._agents.items():
             here = [member for member in members if self._membership.workers[member].host == host]
             self._server.send(agent.name, {"members": here})
+        self._server.flush(agent.name for agent in self._agents.values())
 
     def _kill(self, worker: int) -> None:
         if known := self._membership.workers.get(worker):

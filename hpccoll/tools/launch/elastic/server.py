@@ -8,6 +8,7 @@ import contextlib
 import json
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from hpccoll.launch_protocol import LONGEST
 from hpccoll.tools.launch.elastic.agents import AgentName
 from hpccoll.tools.launch.elastic.events import Answer, Came, Early, Event, Form, Gone, Halted, Leaving
 from hpccoll.tools.launch.listener import Listener
+
+FLUSH = 1.0
+"""Seconds: more than any agent needs that reads, or has read all but some kilobytes."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,25 @@ class _Connection:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[bytes | threading.Event | None] = queue.SimpleQueue()
         threading.Thread(target=self._write, name="hpccoll writer", daemon=True).start()
 
     def send(self, message: bytes | None) -> None:
         self._outbox.put(message)
 
+    def mark(self) -> threading.Event:
+        """Return an event that is set when all that was given to send() is sent."""
+        sent = threading.Event()
+        self._outbox.put(sent)
+        return sent
+
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # the reader notices it
             while (message := self._outbox.get()) is not None:
-                self._channel.send(message)
+                if isinstance(message, threading.Event):
+                    message.set()
+                else:
+                    self._channel.send(message)
 
 
 class _Exchanges:
@@ -113,6 +126,13 @@ class Server:
         """Send a message; it is dropped if the worker has no connection."""
         if connection := self._connections.get(worker):
             connection.send(json.dumps(message).encode())
+
+    def flush(self, agents: Iterable[AgentName]) -> None:
+        """Wait until what was sent to agents has left this process, at most FLUSH seconds."""
+        marks = [connection.mark() for agent in agents if (connection := self._connections.get(agent))]
+        end = time.monotonic() + FLUSH
+        for mark in marks:
+            mark.wait(max(0.0, end - time.monotonic()))
 
     def answer(self, answer: Answer) -> None:
         """Tell a worker that is early where its place will be."""
