@@ -80,7 +80,7 @@ def make(
     drivers = _exchange_drivers(rendezvous, choice)
     capsule = _make_net(rendezvous, choice, ranks.machines)
     if not choice or choice.provider.name != net.MpiNet.name:
-        net.mpi.advance()
+        net.mpi.make_progress()
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
         rendezvous.rank,

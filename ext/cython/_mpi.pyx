@@ -112,7 +112,7 @@ def thread_level():
 
 
 def progress():
-    """A capsule "hpccoll.progress" with the function by which a rank that waits lets MPI advance."""
+    """A capsule "hpccoll.progress" with the function by which a rank that waits makes MPI progress."""
     return PyCapsule_New(<void *>mpi().progress, "hpccoll.progress", NULL)
 
 

@@ -419,7 +419,7 @@ cdef class Loop:
 
 
 def drive_mpi(progress):
-    """Let callers that wait in any World advance MPI. `progress`: of _mpi.progress()."""
+    """Let callers that wait in any World make MPI progress. `progress`: of _mpi.progress()."""
     hc_loop_drive_mpi(<void (*)() noexcept nogil>PyCapsule_GetPointer(progress, "hpccoll.progress"))
 
 

@@ -161,7 +161,7 @@ void hc_loop_parts_free(hc_loop_parts *); /* what the loop would own; a part may
 int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **);
 /* Stops the thread, abandons what runs, ends every handle in flight (SHUT_DOWN), frees. */
 void hc_loop_free(hc_loop *);
-/* From now on callers that wait in any World of the process call this now and then, to advance MPI. [any thread] */
+/* From now on callers that wait in any World of the process call this, which makes MPI progress. [any thread] */
 void hc_loop_drive_mpi(void (*progress)(void));
 void hc_loop_forked(hc_loop *); /* in the child of a fork(): every later submit ends FORKED at once */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * others.c - lets a caller that waits in one World drive what else its process has under way: other Worlds without a
- * background thread, and the program's own MPI, most of whose operations go on only while the process is in MPI.
+ * background thread, and the program's own MPI, which for most operations makes progress only in a call of MPI.
  *
  * As in MPI, an operation that was started in one World, or on a communicator, goes on while its rank waits in another
  * World. Otherwise ranks that wait for two operations in different order would wait for ever.

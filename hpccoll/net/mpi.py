@@ -10,7 +10,7 @@ from hpccoll import _core
 from hpccoll.net.net_provider import Drivers
 from hpccoll.rendezvous import MpiRendezvous, Rendezvous
 
-__all__ = ["MpiNet", "advance", "thread_level", "why_missing"]
+__all__ = ["MpiNet", "make_progress", "thread_level", "why_missing"]
 
 LEVELS = {
     "MULTIPLE": Drivers.ANY,
@@ -39,11 +39,11 @@ def thread_level() -> str:
     return _mpi.thread_level()
 
 
-def advance() -> None:
-    """Let ranks that wait in hpccoll advance the program's own MPI, for a World whose net does not call MPI.
+def make_progress() -> None:
+    """Let ranks that wait in hpccoll make MPI progress, for a World whose net does not call MPI.
 
-    MPI may rest while no rank calls it: a large Send whose receiver waits in hpccoll would never end. An MPI library
-    that hpccoll cannot use stays as it is.
+    MPI may make no progress while its rank does not call it: a large Send whose receiver waits in hpccoll would never
+    end. An MPI library that hpccoll cannot use is not called.
     """
     program = sys.modules.get("mpi4py.MPI")
     if program is None or not program.Is_initialized() or program.Is_finalized():

@@ -45,8 +45,8 @@ static int thread_level(void) {
     return level;
 }
 
-/* A probe makes every MPI library advance what the process has under way. A program of MPI_THREAD_SERIALIZED may have a
- * thread in MPI now, beside which no other one may call it. */
+/* A probe makes progress in every MPI library on what the process has under way. A program of MPI_THREAD_SERIALIZED may
+ * have a thread in MPI now, beside which no other one may call it. */
 static void progress(void) {
     int ended = 1, is_main = 0, there, level = MPI_Finalized(&ended) == MPI_SUCCESS && !ended ? thread_level() : -1;
     if (level == HC_MPI_MULTIPLE || ((level == HC_MPI_SINGLE || level == HC_MPI_FUNNELED) &&

@@ -33,7 +33,7 @@ typedef struct hc_mpi_family {
     int (*version)(char text[HC_MPI_VERSION_ROOM]);
     /* The thread level of MPI; -1 before MPI_Init. */
     int (*thread_level)(void);
-    /* Lets MPI advance what the program has asked it for, if this thread may call MPI now; else it does nothing. */
+    /* Makes MPI progress on what the program has under way, if this thread may call MPI now; else does nothing. */
     void (*progress)(void);
     /* Takes ownership of a communicator that no other code uses, and sets its error handler to return errors; sends
      * nothing. `comm`: the address of an MPI_Comm. `one_machine`: all ranks can share memory, which sets message_bytes;
