@@ -244,9 +244,9 @@ static size_t write_name(const options *o, ticket of, char room[NAME_ROOM]) {
     return n;
 }
 
-/* `taken`: what a sendrecv receives; else NULL */
-static void begin_all(pending *p, const options *o, ticket of, const hc_gate_tensor *tensors, uint32_t n,
-                      const hc_gate_tensor *taken) {
+static void begin_all(pending *p, const options *o, const hc_ffi_frame *frame, const hc_gate_tensor *tensors,
+                      uint32_t n) {
+    ticket of = read_ticket(frame, o);
     char name[NAME_ROOM];
     hc_gate_call call = {.size = sizeof call,
                          .set = (uint64_t)o->set,
@@ -270,17 +270,18 @@ static void begin_all(pending *p, const options *o, ticket of, const hc_gate_ten
                          .compiled = {(int32_t)o->rank, (int32_t)o->size},
                          .done = done,
                          .context = p};
-    if (!taken) {
+    if (o->operation != HC_XLA_SENDRECV) {
         begin(p, &call);
         return;
     }
+    hc_gate_tensor taken = read_received(frame);
     int back = o->back != 0;
     hc_gate_call receive = call;
     receive.operation = HC_GATE_RECEIVE;
     receive.root = (int32_t)o->source;
     receive.tag = (uint32_t)o->source_tag;
     receive.follows = back ? 2 * of.low : of.high ? 2 * of.high + 1 : 0;
-    receive.tensors = taken;
+    receive.tensors = &taken;
     receive.done = received;
     call.operation = HC_GATE_SEND;
     call.follows = back ? 2 * of.high : of.low ? 2 * of.low + 1 : 0;
@@ -316,10 +317,7 @@ void *hc_xla_call(hc_ffi_frame *frame) {
     atomic_flag_clear(&p->failed);
     p->written = o.tells ? ((const hc_ffi_buffer *)frame->results.buffers[frame->results.count - 1])->data : NULL;
     uint32_t n = read_tensors(frame, &o, tensors);
-    hc_gate_tensor taken;
-    if (o.operation == HC_XLA_SENDRECV)
-        taken = read_received(frame);
-    begin_all(p, &o, read_ticket(frame, &o), tensors, n, o.operation == HC_XLA_SENDRECV ? &taken : NULL);
+    begin_all(p, &o, frame, tensors, n);
     frame->future = made.future;
     if (tensors != few)
         free(tensors);

@@ -108,17 +108,15 @@ class ElasticSampler:
         self.rank, self.num_replicas, self.counted = rank, size, False
         self._taken = self._batch = 0
         self._before = self.processed_num
-        rest = self.rest(size)
+        rest = self.padded(self._order()[self.processed_num :], size)
         self._lengths = [len(range(other, len(rest), size)) for other in range(size)]
         self.indices = rest[rank::size].tolist()
 
-    def rest(self, size: int) -> np.ndarray[Any, Any]:
-        """Return the samples that no step of this epoch has taken yet, in the order in which the ranks take them.
-
-        :param size: the number of ranks, for samplers that have as many samples for each
-        """
+    @staticmethod
+    def padded(samples: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+        """Return `samples` as they are; a sampler with equally many samples on each of `size` ranks adds some."""
         del size
-        return self._order()[self.processed_num :]
+        return samples
 
     def _order(self) -> np.ndarray[Any, Any]:
         count = len(self.dataset)

@@ -212,9 +212,7 @@ class Requests(Generic[T]):
         waits: bool = False,
     ) -> HandleNumber:
         """Begin an alltoall; the result is the output, and the rows from each rank (int32, or as `splits`)."""
-        splits = _unless_array(splits, tensor)
-        adapter, rows_sent = self.adapter, self._rows_sent(splits)
-        dtype = "int32" if isinstance(splits, Sequence) or splits is None else adapter.dtype(splits)
+        adapter, (rows_sent, dtype) = self.adapter, self._rows_sent(splits, tensor)
         source = adapter.contiguous(tensor)
         given = adapter.buffer(source)
         request = _begin(world_of(process_set), "alltoall", given, name, None, waits, splits=rows_sent)
@@ -328,7 +326,7 @@ class Requests(Generic[T]):
         """Begin a scatter of the rows of the global rank `root_rank`; the other ranks' tensors give dtype and row."""
         adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
         source = adapter.contiguous(tensor)
-        given, rows_sent = adapter.buffer(source), self._rows_sent(_unless_array(splits, tensor))
+        given, (rows_sent, _) = adapter.buffer(source), self._rows_sent(splits, tensor)
         request = _begin(world, "scatter", given, name, None, waits, root=root, splits=rows_sent)
 
         def finish(results: list[Any]) -> T:
@@ -337,12 +335,17 @@ class Requests(Generic[T]):
 
         return HandleNumber([request], finish)
 
-    def _rows_sent(self, splits: T | Sequence[int] | None) -> Sequence[int] | None:
-        """Return `splits` as numbers; a tensor of them may have any layout in host memory."""
-        if isinstance(splits, Sequence) or splits is None:
-            return splits
-        counts: list[int] = self.adapter.to_numpy(self.adapter.contiguous(splits)).tolist()
-        return counts
+    def _rows_sent(self, splits: T | Sequence[int] | np.ndarray | None, tensor: T) -> tuple[Sequence[int] | None, str]:
+        """Return `splits` as numbers, and the dtype of the rows received: of a tensor `splits`, else int32.
+
+        :param splits: a tensor may have any layout in host memory; an array of NumPy is a tensor if `tensor` is one
+        """
+        if splits is None or isinstance(splits, Sequence):
+            return splits, "int32"
+        if isinstance(splits, np.ndarray) and not isinstance(tensor, np.ndarray):
+            return splits.tolist(), "int32"
+        counts = cast("T", splits)
+        return self.adapter.to_numpy(self.adapter.contiguous(counts)).tolist(), self.adapter.dtype(counts)
 
     def _scaled_before(
         self, sources: list[T], op: Reduction, prescale: float, postscale: float, size: int
@@ -402,11 +405,3 @@ def _scaled_afterwards(op: Reduction, postscale: float, size: int) -> tuple[Redu
     Integers are truncated only once, so a mean with a factor becomes a sum with a combined factor.
     """
     return (Sum, postscale / size) if op is Average and postscale != 1.0 else (op, postscale)
-
-
-def _unless_array(splits: T | Sequence[int] | np.ndarray | None, tensor: T) -> T | Sequence[int] | None:
-    """Return a list for an array of NumPy, unless the front end's tensors are arrays of NumPy."""
-    if isinstance(splits, np.ndarray) and not isinstance(tensor, np.ndarray):
-        numbers: list[int] = splits.tolist()
-        return numbers
-    return cast("T | Sequence[int] | None", splits)

@@ -31,6 +31,8 @@ _having: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 """Whether a function's graph has our operations."""
 _called: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
 """By program, the graphs of those functions with our operations that it calls."""
+_targets: list[str] = []
+"""The name of our custom call, once programs of XLA can have our operations."""
 _places: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
 """By graph, the rank and the number of ranks that it has as constants."""
 
@@ -51,7 +53,8 @@ def prepare(target: str) -> str:
     try:
         from tensorflow.python.eager.polymorphic_function import atomic_function
 
-        _choose_traces(target)
+        _choose_traces()
+        _targets.append(target)
         call = atomic_function.make_call_op_in_graph
     except (ImportError, AttributeError) as error:
         return f"its functions cannot be traced anew: {error}"
@@ -67,11 +70,8 @@ def prepare(target: str) -> str:
 
 
 @functools.cache
-def _choose_traces(target: str = "") -> None:
-    """Make TensorFlow find no trace that must not be used again.
-
-    :param target: the name of our custom call; "": programs of XLA cannot have our operations yet
-    """
+def _choose_traces() -> None:
+    """Make TensorFlow find no trace that must not be used again."""
     from tensorflow.core.function.polymorphism.function_cache import FunctionCache
 
     lookup = FunctionCache.lookup
@@ -83,7 +83,7 @@ def _choose_traces(target: str = "") -> None:
             return None
         if found.graph in _places:
             contains_place()
-        return None if target and _inside() and _has_operations(found.graph, target) else found
+        return None if any(_inside() and _has_operations(found.graph, target) for target in _targets) else found
 
     FunctionCache.lookup = lookup_usable
 

@@ -21,7 +21,7 @@ class ElasticSampler(sampler.ElasticSampler, torch.utils.data.Sampler[int]):
     loop that must have as many steps on each. The base class, hpccoll.elastic.ElasticSampler, gives each sample once.
     """
 
-    def rest(self, size: int) -> np.ndarray[Any, Any]:
-        """See the base class."""
-        left = super().rest(size)
-        return np.resize(left, -(-len(left) // size) * size)
+    @staticmethod
+    def padded(samples: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+        """Return `samples`, and the first of them again up to a multiple of `size`."""
+        return np.resize(samples, -(-len(samples) // size) * size)
