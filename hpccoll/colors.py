@@ -9,12 +9,22 @@ from collections.abc import Iterable, Sequence
 from hpccoll import errors
 from hpccoll.compared import Compared
 
-__all__ = ["numbers", "place", "ranked", "row"]
+__all__ = ["numbers", "place", "ranked", "row", "said"]
 
 COLORED, KEY, COLOR = range(3)
 """The columns: whether there is a color (or MISFIT), the key, the color."""
 MISFIT = -1
 """A key or color is no number of 64 bits."""
+UNDEFINED = -32766
+"""MPI_UNDEFINED of every MPI, and HPCCOLL_UNDEFINED of hpccoll.h: the color of a rank that gets no World."""
+
+
+def said(color: int | None, key: int) -> list[int] | str:
+    """Return [key, color] of a rank, or [key] if it gets no World; or text as `numbers` does."""
+    if color is None:
+        return numbers([key])
+    both = numbers([key, color])
+    return both[:1] if both[1:] == [UNDEFINED] else both
 
 
 def numbers(values: Iterable[int]) -> list[int] | str:

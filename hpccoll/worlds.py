@@ -194,14 +194,14 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
             >>> alone.size
             1
 
-        :param color: a whole number: the ranks of one color get a World; None: this rank gets none
+        :param color: a whole number: the ranks of one color get a World; None or MPI.UNDEFINED: this rank gets none
         :param key: the new ranks are ordered by (key, rank)
-        :returns: the new World of this rank; an empty one if its color is None
+        :returns: the new World of this rank; an empty one if it gets none
         :raises InvalidArgumentError: a rank gave a color or key that is no whole number; or several threads, as for
             `subset`
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
-        said = colors.numbers([key] if color is None else [key, color])
+        said = colors.said(color, key)
         with set_agreement.turn(self, "split") as crowded:
             agreement = set_agreement.Agreement(self, "split", None, crowded)
             made = _make_sets(agreement, colors.row(said))

@@ -42,6 +42,8 @@ def test_subset_and_split(everywhere):
         nested = parity.subset([0])
         assert bool(nested) == (parity.rank == 0)
         assert not world.split(color=None)
+        outside = world.split(0 if world.rank == 0 else -32766)  # MPI_UNDEFINED, as mpi4py's MPI.UNDEFINED
+        assert bool(outside) == (world.rank == 0)
         for made in (nested, parity, turned):
             if made:
                 made.shutdown()
