@@ -251,7 +251,7 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     """Read the knobs from the environment.
 
     :param env: the variables; None: the environment of the process
-    :param given: knobs by name, which take precedence
+    :param given: knobs by name, which take precedence; a text is read as the variable's, as `fusion_threshold="16M"`
     :returns: all knobs
     :raises InvalidArgumentError: a variable that begins with `HPCCOLL_` or a name in `given` is no knob, or a value is
         out of its bounds or of the wrong type
@@ -262,10 +262,8 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     for name, text in env.items():
         if name.startswith(PREFIX) and name != inherited.SECRET:
             field = _find(fields, name.removeprefix(PREFIX).lower(), name)
-            values[field.name] = _parse(field, text)
-    for name in given:
-        _find(fields, name, name)
-    values |= given
+            values[field.name] = _parse(field, text, name)
+    values |= {name: _value(_find(fields, name, name), value) for name, value in given.items()}
     return Config(**(_site(values.get("site_file", ""), fields) | values))
 
 
@@ -295,7 +293,8 @@ def _site(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise TypeError(f"knobs is {found!r}, not a table")
         for name, value in found.items():
-            _validate(_find(dict(fields), name, name), value)
+            found[name] = _value(_find(dict(fields), name, name), value)
+            _validate(fields[name], found[name])
     except (OSError, KeyError, TypeError, ValueError, errors.InvalidArgumentError) as error:
         reason = "it has no table [knobs]" if isinstance(error, KeyError) else str(error)
         raise errors.InvalidArgumentError(f"{variable('site_file')}={path} cannot be used: {reason}") from None
@@ -340,7 +339,12 @@ def _find(fields: dict[str, Any], name: str, as_given: str) -> Any:
     raise errors.InvalidArgumentError(f"{as_given} is no knob of hpccoll: {hint}")
 
 
-def _parse(field: Any, text: str) -> Any:
+def _value(field: Any, value: Any) -> Any:
+    """Read a value of init() or of a site file: text is what the variable would hold, as "16M"."""
+    return _parse(field, value, f"{variable(field.name)} ({field.name})") if isinstance(value, str) else value
+
+
+def _parse(field: Any, text: str, shown: str) -> Any:
     kind = type(field.default)
     try:
         if kind is bool:
@@ -348,7 +352,7 @@ def _parse(field: Any, text: str) -> Any:
         return _parse_int(text) if kind is int else kind(text)
     except ValueError:
         unit = f" ({field.metadata['unit']})" if field.metadata["unit"] else ""
-        raise errors.InvalidArgumentError(f"{variable(field.name)}={text!r} is not {_bounds(field)}{unit}") from None
+        raise errors.InvalidArgumentError(f"{shown}={text!r} is not {_bounds(field)}{unit}") from None
 
 
 def _parse_bool(text: str) -> bool:

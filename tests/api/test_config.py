@@ -29,6 +29,7 @@ def test_every_knob_has_a_page():
 )
 def test_sizes(text, value):
     assert config.read({"HPCCOLL_FUSION_THRESHOLD": text}).fusion_threshold == value
+    assert config.read({}, fusion_threshold=text).fusion_threshold == value
 
 
 def test_arguments_go_before_the_environment():
@@ -36,6 +37,7 @@ def test_arguments_go_before_the_environment():
     read = config.read(env, stall_limit=3)
     assert read.debug is True
     assert read.stall_limit == 3
+    assert config.read({"HPCCOLL_DEBUG": "1"}, debug="no").debug is False
 
 
 @pytest.mark.parametrize(
