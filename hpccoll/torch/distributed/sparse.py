@@ -30,7 +30,9 @@ class SparseSum:
         """
         kind, factor = reduction(op)
         if kind not in (Reduction.SUM, Reduction.AVERAGE) or factor != 1.0:
-            raise errors.UnsupportedError(f"all_reduce of a sparse tensor: SUM or AVG, not {op}")
+            raise errors.UnsupportedError(
+                f"all_reduce of a sparse tensor: SUM or AVG, not {getattr(op, 'op', op).name}"
+            )
         if not tensor.is_cpu:
             raise errors.UnsupportedError("all_reduce of a sparse tensor in device memory: copy it to the host first")
         self._tensor, self._divisor = tensor, size if kind == Reduction.AVERAGE else 1
