@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpccoll import _core, errors, inherited
+from hpccoll import _core, config, errors, inherited
 from hpccoll.compared import Compared, from_list
 from hpccoll.rendezvous import codec, generation
 from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError, tell
@@ -40,10 +40,10 @@ class StoreRendezvous(ByAllgather):
         *,
         prefix: str = "hpccoll",
         host: str | None = None,
-        timeout: float = 300.0,
+        timeout: float | None = None,
         secret: str | None = None,
     ) -> None:
-        """Find the other ranks, within `timeout` seconds.
+        """Find the other ranks.
 
         Records of earlier processes under this prefix do no harm: ranks that were started again find each other.
 
@@ -53,7 +53,7 @@ class StoreRendezvous(ByAllgather):
         :param prefix: the beginning of all keys; two rendezvous at a time need different ones
         :param host: equal on ranks that can share memory; default: the names of the host, of its boot and of its
             /dev/shm, of which containers on one host may have several
-        :param timeout: seconds for each exchange of the rendezvous
+        :param timeout: seconds for each exchange of the rendezvous; default: HPCCOLL_START_TIMEOUT
         :param secret: equal on all ranks and known to nobody else: what the store holds is authenticated by it;
             default: HPCCOLL_SECRET, which `hpccoll run` gives to its ranks; "": it is not authenticated
         :raises StartError: ranks are missing, or the store failed; on all ranks that are there
@@ -61,7 +61,8 @@ class StoreRendezvous(ByAllgather):
         if not 0 <= rank < size:
             raise errors.InvalidArgumentError(f"rank {rank} of {size} ranks: ranks count from 0")
         self.rank, self.size = rank, size
-        self.store, self.timeout = store, timeout
+        self.store = store
+        self.timeout = config.read().start_timeout if timeout is None else timeout
         self.host = host or _core.machine_name()
         secret = inherited.secret() if secret is None else secret
         self.authenticated = bool(secret)
