@@ -55,16 +55,18 @@ def attach(job: str) -> Path:
         return _attach_slurm(_number_of_task(job))
     if not job.isdecimal():
         raise TraceError(no_number(job))
-    has_srun = shutil.which("srun") is not None
+    here = f"no process {job} on this host"
     if family := family_of(int(job)):
         try:
             return collect(family, f"process {job} and its children")
-        except TraceError:
-            if not has_srun:  # else it may also be the number of a Slurm job
-                raise
-    if not has_srun:
-        raise TraceError(f"no process {job} on this host, and no srun here that could ask for a Slurm job {job}")
-    return _attach_slurm(job)
+        except TraceError as error:
+            here = str(error)
+    if not shutil.which("srun"):
+        raise TraceError(f"{here}, and no srun here that could ask for a Slurm job {job}")
+    try:  # the number may be that of a Slurm job, too
+        return _attach_slurm(job)
+    except TraceError as error:
+        raise TraceError(f"{here}, and {error}") from None
 
 
 def _number_of_task(task: str) -> str:

@@ -390,8 +390,9 @@ def test_a_slurm_that_does_not_answer_is_a_sentence(tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(gather, "SLURM_PATIENCE", 0.3)
-    for job, command in (("99999999", "srun --jobid=99999999 --overlap"), ("12_3", "squeue --noheader --format=%A")):
-        with pytest.raises(TraceError, match=f"{command} gave no answer in 0.3 s: "):
+    no_process = "no process 99999999 on this host, and srun --jobid=99999999 --overlap"
+    for job, says in (("99999999", no_process), ("12_3", "squeue --noheader --format=%A")):
+        with pytest.raises(TraceError, match=f"{says} gave no answer in 0.3 s: "):
             gather.attach(job)
 
 
