@@ -5,9 +5,9 @@ Each is a method of every World, `world.allreduce(x)`, and a function of the pac
 method of the World of `init()`. Every rank of the World calls an operation. The arguments that many of them share:
 
 - `x`: a NumPy array, or anything with the buffer protocol or DLPack in host memory, contiguous or strided. Python
-  numbers and lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything
-  with `__cuda_array_interface__` or DLPack, in the order of its stream. The library owns the array until the operation
-  is finished: do not write to it before.
+  numbers become NumPy arrays, and so do lists of numbers where a list is no group. In the memory of a GPU: a CuPy
+  array, a CUDA tensor, or anything with `__cuda_array_interface__` or DLPack, in the order of its stream. The library
+  owns the array until the operation is finished: do not write to it before.
 - `out`: the array that takes the result, contiguous or strided; `out=x` works in place. By default the result is a new
   array of the same kind as `x`. While an asynchronous call is in flight, a call that would write its arrays, or read
   its `out`, raises InvalidArgumentError, in this World and its process sets. A strided array counts from its first
