@@ -18,8 +18,8 @@ method of the World of `init()`. Every rank of the World calls an operation. The
 
 Any operation may raise DuplicateNameError (a call of this name is in flight), ShutDownError (the World has been shut
 down, here or on another rank), and RecoverableError, the base of PeerLostError, StallError and TransportError (the
-World broke). An asynchronous call raises at once what is wrong on its own rank, and the rest when its Handle is waited
-for.
+World broke). An asynchronous call raises at once if an argument is wrong on its own rank; the wait for its Handle
+raises the rest, also a DuplicateNameError.
 
 The examples run on two ranks, after `import numpy as np`, `import hpccoll` and `hpccoll.init()`.
 """
