@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import weakref
+from functools import wraps
 from types import FunctionType
 from typing import Any
 
@@ -57,6 +59,7 @@ def register() -> None:
         _c10d._FR_SELF_RECORDING_BACKENDS.add(NAME)  # noqa: SLF001
     rendezvous.install()
     by_name.serve()
+    _let_reducers_keep_their_work()
     _stay_out_of_compiled_programs()
 
 
@@ -107,3 +110,24 @@ def _stay_out_of_compiled_programs() -> None:
         for function in vars(kind).values():
             if isinstance(function, FunctionType):
                 dynamo.set_code_exec_strategy(function.__code__, as_it_is)
+
+
+_last_of: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+"""For each of DDP's reducers the work that it was given last."""
+
+
+def _let_reducers_keep_their_work() -> None:
+    """Keep the Python half of a work that DDP hands to its reducer.
+
+    With model.join(divide_by_initial_world_size=False) the reducer waits for the work in backward(). It holds the C++
+    half only; without the other one, C++ would wait for ever.
+    """
+    reducer: Any = torch._C._distributed_c10d.Reducer  # noqa: SLF001
+    given = reducer._set_forward_pass_work_handle  # noqa: SLF001
+
+    @wraps(given)
+    def kept(self: Any, work: Any, *arguments: Any, **options: Any) -> None:
+        given(self, work, *arguments, **options)
+        _last_of[self] = work
+
+    reducer._set_forward_pass_work_handle = kept  # noqa: SLF001

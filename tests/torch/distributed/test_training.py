@@ -110,6 +110,27 @@ def test_ddp_without_synchronization() -> None:
         torch.testing.assert_close(one.grad, two.grad)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("initial", [True, False])
+def test_ddp_joins_uneven_inputs(initial: bool) -> None:
+    """The sum of the gradients is divided by the ranks of the job, or by those that still have a batch."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    model, alone = DistributedDataParallel(Model(), bucket_cap_mb=SMALL_BUCKETS), Model()
+    optimizers = [torch.optim.SGD(one.parameters(), 0.1) for one in (model, alone)]
+    with model.join(divide_by_initial_world_size=initial):
+        for step in range(2 + rank):
+            optimizers[0].zero_grad()
+            model(batch(rank, step)).square().mean().backward()
+            optimizers[0].step()
+    for step in range(1 + size):
+        optimizers[1].zero_grad()
+        having = [r for r in range(size) if step < 2 + r]
+        for r in having:
+            (alone(batch(r, step)).square().mean() / (size if initial else len(having))).backward()
+        optimizers[1].step()
+    assert_same(model.module, alone)
+
+
 @pytest.mark.parametrize("name", ["allreduce_hook", "fp16_compress_hook"])
 def test_comm_hooks(name: str) -> None:
     tolerance = {"allreduce_hook": 1e-5, "fp16_compress_hook": 5e-3}[name]
