@@ -27,6 +27,7 @@ def serve() -> None:
     _replace(_c10d.monitored_barrier, _monitored_barrier)
     if hasattr(_c10d, "split_group"):
         _replace(_c10d.split_group, _split_group)
+    _serve_timeouts()
 
 
 def _replace(given: Any, ours: Any) -> None:
@@ -42,6 +43,21 @@ def _replace(given: Any, ours: Any) -> None:
 
     setattr(_c10d, given.__name__, chosen)
     setattr(dist, given.__name__, chosen)
+
+
+def _serve_timeouts() -> None:
+    """Let torch set the time limit of a group; of backends that it does not know it only warns."""
+    given = _c10d._set_pg_timeout  # noqa: SLF001
+
+    @wraps(given)
+    def chosen(timeout: timedelta, group: Any = None) -> None:
+        meant = dist.group.WORLD if group is None else group
+        if isinstance(meant, ProcessGroup):
+            meant.set_timeout(timeout)
+        else:
+            given(timeout, group)
+
+    _c10d._set_pg_timeout = chosen  # noqa: SLF001
 
 
 def _monitored_barrier(
