@@ -49,7 +49,7 @@ from hpccoll.torch.distributed.futures import name_in_callback
 from hpccoll.torch.distributed.monitored_barrier import wait_for_all
 from hpccoll.torch.distributed.refused import NotBegunError, tells
 from hpccoll.torch.distributed.sparse import SparseSum
-from hpccoll.torch.distributed.work import Work
+from hpccoll.torch.distributed.work import Work, register_in_flight
 from hpccoll.worlds import World
 
 __all__ = ["ProcessGroup"]
@@ -165,7 +165,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), '')}"
         settled = partial(self._sequence_names.settle, handles)
         report = partial(self._report_of, list(handles))
-        return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path, report)
+        work = Work(text, list(handles.values()), list(tensors), finish, limit, settled, path, report)
+        register_in_flight(work, tensors)
+        return work
 
     def _report_of(self, names: Sequence[str]) -> str:
         """Return the newest report of a wait if it is about one of these requests."""

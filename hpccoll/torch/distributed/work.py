@@ -30,7 +30,7 @@ from hpccoll.lost_errors import warn_of_lost_error
 from hpccoll.torch.distributed.arguments import Finish
 from hpccoll.torch.distributed.futures import Future
 
-__all__ = ["Work"]
+__all__ = ["Work", "register_in_flight"]
 
 FORGETFUL = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
 """Whether this torch frees the Python half of a work while C++ holds the other half, and then waits for ever.
@@ -44,6 +44,7 @@ STOP_PATIENCE = 10.0
 """Seconds by which a future's callback may delay the end of the process."""
 
 
+_c10d: Any = torch._C._distributed_c10d  # noqa: SLF001
 _Base: Any = dist.Work
 
 
@@ -243,6 +244,19 @@ class Work(_Base):  # type: ignore[misc]
                     self._report,
                 )
             )
+
+
+_wanted_in_flight: Callable[[], bool] = getattr(_c10d, "_allow_inflight_collective_as_graph_input", bool)
+
+
+def register_in_flight(work: Work, tensors: Sequence[torch.Tensor]) -> None:
+    """Let wait_tensor() of functional collectives wait for the work if the program has asked torch for that.
+
+    torch does so for groups that are written in C++: allow_inflight_collective_as_graph_input_ctx().
+    """
+    if _wanted_in_flight():
+        for tensor in tensors:
+            _c10d._register_work(tensor, work)  # noqa: SLF001
 
 
 class _Finisher:

@@ -84,6 +84,27 @@ def test_a_dropped_work_still_delivers() -> None:
     assert torch.equal(out[:, 0], torch.arange(1.0, dist.get_world_size() + 1))
 
 
+@pytest.mark.timeout(60)
+def test_wait_tensor_waits_for_a_work_in_flight() -> None:
+    """Also if the program has dropped the work. torch registers the works of its own backends if it is asked to."""
+    from torch.distributed import _functional_collectives as functional
+
+    ask = getattr(functional, "allow_inflight_collective_as_graph_input_ctx", None)
+    if ask is None:
+        return  # before torch 2.6
+    size = dist.get_world_size()
+    x, rows = torch.ones(2), [torch.zeros(3) for _ in range(size)]
+    dist.barrier()
+    if dist.get_rank() == 0:
+        threading.Event().wait(0.2)
+    with ask():
+        dist.all_reduce(x, async_op=True)
+        dist.all_gather(rows, torch.ones(3), async_op=True)
+    gc.collect()
+    assert torch.equal(functional.wait_tensor(x), torch.full((2,), float(size)))
+    assert all(torch.equal(functional.wait_tensor(row), torch.ones(3)) for row in rows)
+
+
 @pytest.mark.mpi(min_size=2)
 def test_a_wait_that_is_too_long_raises(late: Any) -> None:
     if late is not None:
