@@ -180,6 +180,30 @@ def test_dtensor() -> None:
     torch.testing.assert_close((inner @ weight).redistribute(mesh, [tensor.Shard(0)]).full_tensor(), a @ b)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("shard_buckets", [False, True])
+def test_zero_redundancy_optimizer_in_the_hook(shard_buckets: bool) -> None:
+    """torch says that its first two steps update nothing: it learns the buckets."""
+    from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import hook_with_zero_step
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model, alone = DistributedDataParallel(Model(), bucket_cap_mb=SMALL_BUCKETS), Model()
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1, overlap_with_ddp=True)
+    hook = hook_with_zero_step(default_hooks.allreduce_hook, model, optimizer, shard_buckets=shard_buckets)
+    model.register_comm_hook(None, hook)
+    expected = torch.optim.SGD(alone.parameters(), 0.1)
+    for step in range(STEPS):
+        model.zero_grad()
+        model(batch(dist.get_rank(), step)).square().mean().backward()
+        if step >= 2:
+            expected.zero_grad()
+            for rank in range(dist.get_world_size()):
+                (alone(batch(rank, step)).square().mean() / dist.get_world_size()).backward()
+            expected.step()
+    assert_same(model.module, alone)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_zero_redundancy_optimizer() -> None:
     from torch.distributed.optim import ZeroRedundancyOptimizer
