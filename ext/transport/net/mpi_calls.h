@@ -28,6 +28,8 @@
     CALL(int, Get_count, (const MPI_Status *, MPI_Datatype, int *))                                             \
     CALL(int, Get_elements_x, (const MPI_Status *, MPI_Datatype, MPI_Count *))                                  \
     CALL(int, Get_library_version, (char *, int *))                                                             \
+    CALL(int, Grequest_start,                                                                                   \
+         (int (*)(void *, MPI_Status *), int (*)(void *), int (*)(void *, int), void *, MPI_Request *))         \
     CALL(int, Ibarrier, (MPI_Comm, MPI_Request *))                                                              \
     CALL(int, Improbe, (int, int, MPI_Comm, int *, MPI_Message *, MPI_Status *))                                \
     CALL(int, Imrecv, (void *, int, MPI_Datatype, MPI_Message *, MPI_Request *))                                \
@@ -40,6 +42,7 @@
     CALL(int, Query_thread, (int *))                                                                            \
     CALL(int, Recv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *))                              \
     CALL(int, Request_free, (MPI_Request *))                                                                    \
+    CALL(int, Request_get_status, (MPI_Request, int *, MPI_Status *))                                           \
     CALL(int, Test, (MPI_Request *, int *, MPI_Status *))                                                       \
     CALL(int, Testall, (int, MPI_Request *, int *, MPI_Status *))                                               \
     CALL(int, Testsome, (int, MPI_Request *, int *, int *, MPI_Status *))                                       \

@@ -9,6 +9,7 @@
 #include "net_contract.h"
 
 #include <mpi.h>
+#include <time.h>
 
 /* The family that is found has the sizes, constants and functions of this MPI's own header. */
 static void check_facts(const hc_mpi_family *mpi) {
@@ -77,6 +78,25 @@ static void check_tags(const hc_mpi_family *mpi) {
     net->ops->free(net);
 }
 
+/* Rank 1 writes to memory of rank 0, which is in MPI by progress() alone. */
+static void check_progress(const hc_mpi_family *mpi) {
+    static volatile int written;
+    int rank = 0, size = 0, one = 1;
+    MPI_Win window;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Win_create((void *)(uintptr_t)&written, sizeof written, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+        MPI_Put(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, window);
+        MPI_Win_unlock(0, window);
+    }
+    for (time_t limit = time(NULL) + 30; rank == 0 && size > 1 && !written; mpi->progress())
+        CHECK(time(NULL) < limit, "progress() does not let another rank write to this one");
+    MPI_Win_free(&window);
+}
+
 int main(int argc, char **argv) {
     int level = 0;
     char why[256];
@@ -92,6 +112,7 @@ int main(int argc, char **argv) {
     }
     net->ops->free(net);
     check_tags(mpi);
+    check_progress(mpi);
 
     net = make_net(mpi, 0);
     if (argc > 1)
