@@ -316,12 +316,19 @@ static void end_set(hpccoll_world *world) {
     hc__world_ended(world, freed);
 }
 
+/* Ends the handle of the World, and those of all that was made of it, which the program may still free. */
+static void end_handles(hpccoll_world *world, const char *by) {
+    const hc__base *base = world->base;
+    hc__world_ended(world, by);
+    hc__worlds_ended(base, by == freed ? "the World that it was made of was freed" : by);
+}
+
 /* OK, or the status of a World that was broken before it has ended (error set). */
 static int end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
     int broken = HC_OK;
     if (base->python && world->number == base->python->set) { /* Python ends the loop */
-        hc__worlds_ended(base, by);
+        end_handles(world, by);
         free_base(base);
         return HC_OK;
     }
@@ -338,7 +345,7 @@ static int end(hpccoll_world *world, const char *by) {
     if ((broken = hc_loop_broken(base->job->loop)) < 0)
         hc__error(broken, "%s", hc_loop_broken_text(base->job->loop));
     hc__report_lost(base);
-    hc__worlds_ended(base, by);
+    end_handles(world, by);
     free_base(base);
     return broken;
 }

@@ -225,7 +225,7 @@ static void wrong_requests(hpccoll_world *world) {
 }
 
 static void wrong_worlds(void) {
-    hpccoll_world *world, *copy;
+    hpccoll_world *world, *copy, *set;
     double x = 1;
     EXPECT(hpccoll_world_from_mpi(MPI_COMM_NULL, NULL, &world), HPCCOLL_INVALID, "MPI_COMM_NULL");
     EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "no_such=1", &world), HPCCOLL_INVALID, "no_such=1 is no knob");
@@ -236,9 +236,13 @@ static void wrong_worlds(void) {
     EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0 nodes=99", &world), HPCCOLL_INVALID, "HPCCOLL_NODES=99");
     EXPECT(hpccoll_world_from_comm(&(char){0}, 1, NULL, &world), HPCCOLL_INVALID, "compiled for another MPI");
     FINE(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0", &world));
+    FINE(hpccoll_split(world, 0, 0, &set));
     copy = world;
     FINE(hpccoll_world_free(&world));
     FINE(hpccoll_world_free(&world)); /* NULL */
+    EXPECT(hpccoll_barrier(NULL, set), HPCCOLL_SHUT_DOWN, "the World that it was made of was freed");
+    FINE(hpccoll_world_free(&set)); /* it has ended with its World, and was not freed */
+    CHECK(!set);
     EXPECT(hpccoll_world_free(&copy), HPCCOLL_SHUT_DOWN, "it was freed");
     EXPECT(hpccoll_allreduce(&x, &x, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, copy), HPCCOLL_SHUT_DOWN, "it was freed");
 }
