@@ -549,8 +549,8 @@ class World {
                                           std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts),
-                                      &c, c_, &made));
+        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out),
+                                      place_for(counts), &c, c_, &made));
         return Request(made);
     }
     // On `root` all rows come to `out`; the other ranks may give an empty one.
@@ -559,8 +559,8 @@ class World {
                                        std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), root,
-                                   &c, c_, &made));
+        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out),
+                                   place_for(counts), root, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -570,7 +570,7 @@ class World {
         hpccoll_request *made = nullptr;
         check(hpccoll_scatter_async(in.data(), count(in),
                                     rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
-                                    out.data(), count(out), root, &c, c_, &made));
+                                    place_of(out, in), count(out), root, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -581,7 +581,7 @@ class World {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
         check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
-                                     out.data(), count(out), place_for(recv_counts), &c, c_, &made));
+                                     place_of(out, in), count(out), place_for(recv_counts), &c, c_, &made));
         return Request(made);
     }
     [[nodiscard]] Request barrier_async(const Args &args = {}) const {
@@ -681,8 +681,8 @@ class World {
                                       std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), &c,
-                                     c_, &made));
+        check(hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out),
+                                     place_for(counts), &c, c_, &made));
         return Plan(made);
     }
     // On `root` all rows come to `out`; the other ranks may give an empty one.
@@ -691,8 +691,8 @@ class World {
                                    std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), root,
-                                  &c, c_, &made));
+        check(hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out), place_for(counts),
+                                  root, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -702,7 +702,7 @@ class World {
         hpccoll_plan *made = nullptr;
         check(hpccoll_scatter_init(in.data(), count(in),
                                    rank() == root ? of_ranks_init(splits, HPCCOLL_SCATTER) : nullptr, dtype_of<T>(),
-                                   out.data(), count(out), root, &c, c_, &made));
+                                   place_of(out, in), count(out), root, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -711,7 +711,7 @@ class World {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
         check(hpccoll_alltoall_init(in.data(), count(in), of_ranks_init(splits, HPCCOLL_ALLTOALL), dtype_of<T>(),
-                                    out.data(), count(out), place_for(recv_counts), &c, c_, &made));
+                                    place_of(out, in), count(out), place_for(recv_counts), &c, c_, &made));
         return Plan(made);
     }
     [[nodiscard]] Plan barrier_init() const {
@@ -839,6 +839,13 @@ class World {
             return nullptr;
         counts->assign(static_cast<std::size_t>(size()), 0);
         return counts->data();
+    }
+    // Where a result goes. An empty span has room for no element, while nullptr asks the library for memory.
+    template <class T> static void *place_of(std::span<T> out, std::span<const T> in) {
+        static char none;
+        if (out.data())
+            return out.data();
+        return in.data() ? static_cast<void *>(const_cast<T *>(in.data())) : &none;
     }
     // std::vector<bool> has bits, not an array.
     template <class T> using Array = std::vector<std::conditional_t<std::same_as<T, bool>, unsigned char, T>>;

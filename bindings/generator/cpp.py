@@ -96,6 +96,8 @@ def method(one: Operation, form: str, is_apart: bool) -> str:
     """A method that gives its spans to the function of C."""
     names = dict(APART if is_apart or (not is_reduction(one) and "out" in one.parameters) else IN_PLACE)
     checks = []
+    if "out_count" in one.parameters:
+        names["out"] = "place_of(out, in)"
     if is_reduction(one) and is_apart:
         equal = fits(one, form, "in.size()")
         names["count"] = f"rank() == root ? {equal} : count(in)" if "root" in one.parameters else equal

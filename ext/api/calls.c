@@ -254,11 +254,21 @@ static int begin(const hc__call *call, hpccoll_world *world, const hc__read *rea
     return status;
 }
 
+/* The result of a call whose caller waits is never the library's memory: `out` NULL there has room for no element. */
+static void give_no_room(hc__read *read) {
+    static char none;
+    hc_operand *in = read->operands, *out = in + 1;
+    if (hc_arguments_has(&read->arguments, HC_OP_RESULT_ALLOCATED) && !out->data)
+        out->data = in->data ? in->data : &none;
+}
+
 int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_handle **out) {
     hc__call call = *given;
     hc__read read;
     *out = NULL;
     int status = hc__call_check(&call, world, &read);
+    if (status >= 0 && waits)
+        give_no_room(&read);
     if (status >= 0) {
         status = begin(&call, world, &read, &read, waits, out);
         hc__read_free(&read);

@@ -403,6 +403,8 @@ contains
   subroutine errors()
     real(c_double) :: matrix(4, 4), vector(6)
     real(c_double), allocatable :: nothing(:)
+    real(c_double), pointer, asynchronous :: none(:)
+    type(hpccoll_request) :: request
     character(len=3) :: text
     integer(c_int) :: status
     matrix = 1
@@ -421,6 +423,12 @@ contains
     if (status /= HPCCOLL_OK) call expect(status, HPCCOLL_INVALID, "hpccoll_allreduce: x is not allocated")
     call hpccoll_allreduce(vector, HPCCOLL_BAND, world, ierror=status)
     call expect(status, HPCCOLL_UNSUPPORTED, "BAND of float64 is not defined")
+    call c_f_pointer(c_null_ptr, none, [0])
+    call hpccoll_allgather(vector, none, world, ierror=status)
+    call expect(status, HPCCOLL_RESULT_SIZE, "an out of 0 rows")
+    call hpccoll_allgather(vector, none, world, request=request)
+    call hpccoll_wait(request, ierror=status)
+    call expect(status, HPCCOLL_RESULT_SIZE, "an out of 0 rows")
     if (ranks > 1) then
       call hpccoll_allreduce(vector(1:rank + 1), HPCCOLL_SUM, world, ierror=status)
       call expect(status, HPCCOLL_MISMATCH, "rank")

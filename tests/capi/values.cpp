@@ -113,6 +113,7 @@ static void check_requests(const hpccoll::World &world) {
     std::vector<std::int64_t> counts, splits(n, 1);
     wait_for(world.allgather_async(mine, std::span(out), &counts));
     check(out.back() == size - 1 && counts == splits, "an asynchronous allgather");
+    expect(HPCCOLL_RESULT_SIZE, "an out of 0 rows", [&] { wait_for(world.allgather_async(mine, std::span(none))); });
     out.assign(n, -1);
     wait_for(world.gather_async(mine, std::span(rank == 0 ? out : none), 0));
     check(out.back() == (rank == 0 ? size - 1 : -1), "an asynchronous gather");

@@ -191,6 +191,15 @@ static void wrong_together(hpccoll_world *world) {
            HPCCOLL_MISMATCH, "int64");
     EXPECT(hpccoll_allgather(x, 2, HPCCOLL_FLOAT64, all, 2 * size + (rank == 1), NULL, NULL, world),
            HPCCOLL_RESULT_SIZE, "rank 1");
+    double *place = rank == 1 ? NULL : all;
+    int64_t room = rank == 1 ? 0 : size, each[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, place, room, NULL, NULL, world), HPCCOLL_RESULT_SIZE, "rank 1");
+    EXPECT(hpccoll_gather(x, 1, HPCCOLL_FLOAT64, place, room, NULL, 1, NULL, world), HPCCOLL_RESULT_SIZE, "rank 1");
+    EXPECT(hpccoll_alltoall(x, size, each, HPCCOLL_FLOAT64, place, room, NULL, NULL, world), HPCCOLL_RESULT_SIZE,
+           "rank 1");
+    EXPECT(hpccoll_scatter(x, size, NULL, HPCCOLL_FLOAT64, place, room > 0, 0, NULL, world), HPCCOLL_RESULT_SIZE,
+           "rank 1");
+    FINE(hpccoll_scatter(x, 1, NULL, HPCCOLL_FLOAT64, rank ? NULL : all, !rank, 0, NULL, world));
     if (x[0] != 1 || x[7] != 8)
         MPI_Abort(MPI_COMM_WORLD, 2);
     FINE(hpccoll_barrier(NULL, world));
