@@ -17,7 +17,8 @@
  * memory, on all ranks; a message may go from one kind to the other. User-defined reductions and plans take arrays in
  * host memory.
  *
- * Any thread may call any function. If several threads have calls in flight at once, the calls must have names.
+ * Any thread may call any function. If several threads have calls in flight at once, the calls must have names. With
+ * MPI_THREAD_SINGLE or FUNNELED and several nodes, calls go on only while the thread that made the World is in one.
  */
 #ifndef HPCCOLL_H
 #define HPCCOLL_H

@@ -21,6 +21,7 @@
 #include "loop/waiting.h"
 #include "loop/watch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define OTHERS_NS (2 * HC__MS) /* between two looks at what does not ring: 2 % of a core for a rank that waits */
@@ -112,6 +113,35 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     atomic_fetch_sub_explicit(&loop->place.sleepers, 1, memory_order_relaxed);
 }
 
+#define REST_ENDS_NS (1000 * HC__MS) /* without a look: it was another wait */
+
+/* The wait of a thread that must not drive. It may be many short waits, as those of Python, which looks for signals. */
+static _Thread_local struct {
+    const hc_loop *loop;
+    uint64_t turns, since, seen; /* progress iterations, since when they are so many, and the newest look */
+    uint64_t patience;           /* ns; 0: no report */
+} rest;
+
+/* Says it if the thread that may drive has not done so for long: nothing else would report this wait. */
+static void note_rest(const hc_loop *loop, uint64_t now) {
+    uint64_t turns = hc_counted(loop->watch.turns);
+    if (rest.loop != loop || rest.turns != turns || now - rest.seen > REST_ENDS_NS) {
+        rest.loop = loop;
+        rest.turns = turns;
+        rest.since = now;
+        rest.patience = loop->config.engine.stall_warning;
+    }
+    rest.seen = now;
+    if (!rest.patience || now - rest.since < rest.patience)
+        return;
+    rest.patience *= 2;
+    fprintf(stderr,
+            "hpccoll: rank %d: a thread has waited %.3g s, and the thread that made the World has made no call: with "
+            "MPI_THREAD_SINGLE or FUNNELED that one alone may move data between nodes. Let it wait for the operation, "
+            "or begin MPI with MPI_THREAD_MULTIPLE\n",
+            (int)loop->config.engine.rank, (double)(now - rest.since) / 1e9);
+}
+
 /* Runs at least one progress iteration, so that a caller that only polls (with a past limit) makes progress, too. */
 static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
     int can_drive = hc__may_drive(loop);
@@ -127,6 +157,8 @@ static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
             left = HC__LISTENS; /* the background thread may have left its place to this caller */
         }
         now = hc__loop_now();
+        if (!can_drive)
+            note_rest(loop, now);
     } while (!is_over(loop, all) && now < limit);
     return left;
 }

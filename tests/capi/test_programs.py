@@ -87,6 +87,14 @@ def test_the_programs_own_mpi_goes_on(mpicc, compiled, job) -> None:
 
 
 @pytest.mark.timeout(200)
+def test_a_thread_that_must_not_drive_says_that_it_waits(mpicc, compiled, job) -> None:
+    printed = job(2, compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "-pthread", "tests/capi/resting.c"), nodes=2)
+    assert "fine\n" in printed
+    assert "hpccoll: rank 0: a thread has waited 1" in printed
+    assert " s, and the thread that made the World has made no call" in printed
+
+
+@pytest.mark.timeout(200)
 def test_a_refusal_for_lack_of_memory_leaves_the_world_alive(mpicc, compiled, job) -> None:
     program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/memory.c")
     assert "fine\n" in job(3, program, nodes=2)
