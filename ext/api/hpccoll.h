@@ -262,7 +262,11 @@ typedef struct hpccoll_args {
 #define HPCCOLL_ARGS {.prescale = 1.0, .postscale = 1.0, .compression = HPCCOLL_NO_COMPRESSION, .row = 1}
 #endif
 /* The value of `in` if the input is in `out`. */
+#ifdef __cplusplus
+#define HPCCOLL_IN_PLACE (reinterpret_cast<const void *>(static_cast<intptr_t>(-1)))
+#else
 #define HPCCOLL_IN_PLACE ((const void *)-1)
+#endif
 
 /* ---- requests -------------------------------------------------------------------------------------------------- */
 

@@ -190,5 +190,6 @@ def test_the_pattern_of_hpcg(mpicc, compiled, job) -> None:
 @pytest.mark.parametrize("source", ["values", "halo"])
 def test_cpp_header(mpicc, compiled, job, source: str) -> None:
     compiler = shutil.which("mpicxx", path=str(Path(mpicc).parent))
-    program = compiled(compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"tests/capi/{source}.cpp")
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wold-style-cast"]
+    program = compiled(compiler, "-std=c++20", "-O1", *strict, "-Werror", f"tests/capi/{source}.cpp")
     assert "fine\n" in job(3, program, nodes=2)

@@ -153,7 +153,8 @@ static void check_join(const hpccoll::World &world) {
 }
 
 static void check_plans(const hpccoll::World &world) {
-    std::vector<double> x(5), out(static_cast<std::size_t>(size)), share(rank < 5 % size ? 5 / size + 1 : 5 / size);
+    std::vector<double> x(5), out(static_cast<std::size_t>(size));
+    std::vector<double> share(static_cast<std::size_t>(hpccoll_share(5, size, rank)));
     const std::span<double> whole(x);
     const double given = rank;
     double taken = -1;
@@ -259,6 +260,8 @@ int main(int argc, char **argv) {
         std::array<double, 8> x{};
         expect(HPCCOLL_MISMATCH, "rank",
                [&] { world.allreduce(std::span(x).first(static_cast<std::size_t>(rank + 1))); });
+        check(hpccoll_allreduce(HPCCOLL_IN_PLACE, x.data(), 8, HPCCOLL_FLOAT64, HPCCOLL_SUM, nullptr, world.c()) == 0,
+              "a function of C");
         expect(HPCCOLL_UNSUPPORTED, "BAND", [&] { world.allreduce(std::span<double>(x), HPCCOLL_BAND); });
         hpccoll::World moved = std::move(world);
         expect(HPCCOLL_INVALID, "the World is NULL", [&] { world.barrier(); });
