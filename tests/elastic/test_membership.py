@@ -21,6 +21,7 @@ from hpccoll.tools.launch.elastic.events import (
     Form,
     Gone,
     Halted,
+    HostLost,
     Kill,
     Leaving,
     Release,
@@ -177,6 +178,18 @@ def test_a_host_is_excluded_after_failures_and_comes_back_later() -> None:
     assert any("host b is excluded for 5 s" in action.text for action in job.last) and not job.kinds(Start)
     assert not job.tell(Tick(), later=4)
     assert job.tell(Tick(), later=2) == [Start(3, "b", 0)]
+
+
+def test_the_end_of_an_agent_is_one_failure_of_its_host() -> None:
+    """Whatever number of ranks it had: another agent starts new ones."""
+    job = Script({"a": 1, "b": 4}, np=5, min_np=1, max_np=5, host_failures=3)
+    job.begin(0, 1, 2, 3, 4)
+    for first in (5, 9):
+        job.tell(HostLost("b", "host b has lost its agent"))
+        assert job.kinds(Start) == [Start(first + slot, "b", slot) for slot in range(4)]
+    job.tell(HostLost("b", "host b has lost its agent"))
+    assert not job.kinds(Start)
+    assert Say("host b is excluded for the rest of the job: its ranks have failed repeatedly") in job.last
 
 
 def test_an_excluded_host_loses_its_healthy_ranks_if_asked_for() -> None:

@@ -89,10 +89,10 @@ TWO_HOSTS = ("-np", "3", "--min-np", "1", "-H", "localhost:1,127.0.0.1:2", "--ho
 @pytest.mark.slow
 def test_the_ranks_of_an_agent_that_is_killed_are_lost_once(tmp_path: Path) -> None:
     """The launcher lives, and starts another agent there."""
-    plan = [[6, 1, "before", "strike agent", "SIGKILL"], [9, -1, "before", "reach", 3]]
-    ran = jobs.run(tmp_path, plan, *TWO_HOSTS)
+    plan = [[6, 1, "before", "strike agent", "SIGKILL"], [9, -1, "before", "reach", 4]]
+    ran = jobs.run(tmp_path, plan, "-np", "4", "--min-np", "1", "-H", "localhost:1,127.0.0.1:3")
     jobs.check(ran)
-    assert ran.sizes == [3, 1, 3] and ran.output.count("host 127.0.0.1 has lost its agent") == 2, ran.output
+    assert ran.sizes == [4, 1, 4] and ran.output.count("host 127.0.0.1 has lost its agent") == 3, ran.output
 
 
 @pytest.mark.slow

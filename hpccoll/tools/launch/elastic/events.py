@@ -46,6 +46,14 @@ class Gone:
 
 
 @dataclass(frozen=True)
+class HostLost:
+    """All workers of a host are lost at once: its agent has ended, or cannot be reached."""
+
+    host: str
+    how: str
+
+
+@dataclass(frozen=True)
 class Halted:
     """The process of a worker was stopped (SIGSTOP, state T), or goes on."""
 
@@ -73,7 +81,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Discovered | Early | Came | Gone | Halted | Leaving | Done | Tick
+Event = Discovered | Early | Came | Gone | HostLost | Halted | Leaving | Done | Tick
 
 # ---- actions ------------------------------------------------------------------------------------------
 

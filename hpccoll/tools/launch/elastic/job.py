@@ -30,6 +30,7 @@ from hpccoll.tools.launch.elastic.events import (
     Event,
     Form,
     Gone,
+    HostLost,
     Kill,
     Release,
     Say,
@@ -315,11 +316,7 @@ class Runner:
         agent.ask_to_end(signal.SIGKILL)
         self._server.forget(event.agent)
         agent.end(0.0)
-        lost = [number for number, worker in self._membership.workers.items() if worker.host == event.host]
-        ended = None
-        for worker in lost:
-            ended = ended if ended is not None else self._step(Gone(worker, 255, f"host {event.host} {event.why}"))
-        return ended
+        return self._step(HostLost(event.host, f"host {event.host} {event.why}"))
 
     def _agent_of(self, host: str) -> AgentProcess:
         """Return the agent of a host; start it at the first call."""

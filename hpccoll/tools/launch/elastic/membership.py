@@ -21,6 +21,7 @@ from hpccoll.tools.launch.elastic.events import (
     Form,
     Gone,
     Halted,
+    HostLost,
     Kill,
     Leaving,
     Release,
@@ -92,6 +93,8 @@ class Membership:
         self.ended = False
         self.last_report = 0.0
         self.last_stopped_report = 0.0
+        self.failing: set[str] = set()
+        """The hosts whose failure this event reports. It counts once, however many ranks it has ended."""
         self.out: list[Action] = []
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -101,6 +104,7 @@ class Membership:
         :returns: the actions, in their order
         """
         self.out = []
+        self.failing.clear()
         if self.ended:
             return []
         self.last_report = self.last_report or now
@@ -113,13 +117,13 @@ class Membership:
                 self._come(event, now)
             case Gone(worker, status, how):
                 self._go(worker, status, how, now)
+            case HostLost(host, how):
+                self._lose_host(host, how, now)
             case Halted(worker, process):
                 if worker in self.workers:
                     self.workers[worker].process, self.workers[worker].stopped_at = process, now
             case Leaving(worker):
-                if worker in self.workers:
-                    who = self.workers[worker]
-                    self.hosts.known[who.host].barred.add(who.slot)
+                self._bar(worker)
             case Done(worker):
                 self._finish(worker, now)
             case Tick():
@@ -178,6 +182,16 @@ class Membership:
             self._lose(worker, how, now)
         if number in self.members:
             self._open(f"rank {self.members.index(number)} was lost", now)
+
+    def _lose_host(self, host: str, how: str, now: float) -> None:
+        """E3: all processes of a host have ended, or are unreachable."""
+        for number in [worker.number for worker in self.workers.values() if worker.host == host]:
+            self._go(number, 255, how, now)
+
+    def _bar(self, number: int) -> None:
+        """E7: a worker is to leave, and no other one takes its slot."""
+        if worker := self.workers.get(number):
+            self.hosts.known[worker.host].barred.add(worker.slot)
 
     def _finish(self, number: int, now: float) -> None:
         """E8: the program has ended on a member, so no new worker is needed."""
@@ -392,7 +406,9 @@ class Membership:
             self.failed, self.unmended = self.failed or self.finishing, True
         else:
             self.out.append(Say(f"a new rank ({where}) ended before it came in: {how}"))
-        if self.hosts.fail(worker.host, now):
+        counts = worker.host not in self.failing
+        self.failing.add(worker.host)
+        if counts and self.hosts.fail(worker.host, now):
             left = self.hosts.known[worker.host].excluded_until - now
             until = f"for {left:g} s" if left < float("inf") else "for the rest of the job"
             why = "a rank has failed" if self.limits.host_failures == 1 else "its ranks have failed repeatedly"
