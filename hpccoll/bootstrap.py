@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import traceback
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +15,7 @@ from hpccoll.compared import Compared
 from hpccoll.observe.timeline import Timeline, for_rank
 from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed, gather_bytes, raise_first
 from hpccoll.start_report import Ranks
-from hpccoll.text import some_ranks
+from hpccoll.text import say, some_ranks
 
 if TYPE_CHECKING:
     from hpccoll.tuner import worker
@@ -145,7 +144,7 @@ def _order_nodes(base: Base, ranks: Ranks) -> None:
     if settings.deterministic:
         found = node_order.NodeOrder(None, "ranks (HPCCOLL_DETERMINISTIC)" if found.said else "")
     if found.warning and rendezvous.rank == 0 and settings.verbose:
-        print(f"hpccoll: {found.warning}", file=sys.stderr, flush=True)
+        say(f"hpccoll: {found.warning}")
     base.ordered = found.said
 
 
@@ -157,7 +156,7 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
     members, segment = tuple(range(rendezvous.size)), _core.first_set_segment(loop, gather_bytes(rendezvous))
     first = agreed(rendezvous.compare, lambda: _core.Set(loop, 0, 0, members, segment))
     if rendezvous.rank == 0 and settings.verbose:
-        print(_start_line(base), file=sys.stderr, flush=True)
+        say(_start_line(base))
     if any(one.timeline for one in ranks.settings.values):
         path = settings.timeline
         base.timeline = agreed(rendezvous.compare, lambda: for_rank(loop, path) if path else None)
@@ -201,7 +200,7 @@ def _print_findings(rendezvous: Rendezvous, ranks: Ranks) -> None:
     """Print the findings of the start's checks on rank 0, unless a rank has switched them off."""
     if all(one.check for one in ranks.settings.values):
         for line in at_start.look(rendezvous.compare, rendezvous.rank, ranks.machines.like(rendezvous.rank)):
-            print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
+            say(f"hpccoll: check: {line}")
 
 
 def _look_at_gpus(rendezvous: Rendezvous, ranks: Ranks, nccl_files: list[str]) -> Facts:
@@ -223,7 +222,7 @@ def _look_at_gpus(rendezvous: Rendezvous, ranks: Ranks, nccl_files: list[str]) -
         raise errors.StartError("the World was not made: " + "\n".join(wrong))
     if rendezvous.rank == 0 and all(one.check for one in ranks.settings.values):
         for finding in found:
-            print(f"hpccoll: check: {finding.line()}", file=sys.stderr, flush=True)
+            say(f"hpccoll: check: {finding.line()}")
     return facts
 
 

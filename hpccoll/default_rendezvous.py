@@ -26,6 +26,7 @@ from hpccoll.rendezvous import (
 )
 from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.rendezvous.pmix import serves
+from hpccoll.text import say
 
 __all__ = ["apart", "choose", "through_launcher"]
 
@@ -154,6 +155,6 @@ def _check_slurm_pmix(settings: config.Config) -> None:
     client = pmix.library_in(Path("/proc/self/maps").read_text()) if risk else ""
     knows = pmix.knows_local_size(client) if client else None
     if risk and knows is None and environment.get("SLURM_PROCID") == "0":
-        print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
+        say(f"hpccoll: {risk}")
     if risk and knows is False:
         raise errors.StartError(f"MPI was not started. {risk} If this is meant, set HPCCOLL_TRUST_MPI=1.")

@@ -13,6 +13,7 @@ from typing import Any
 
 from hpccoll import _core, errors
 from hpccoll.rendezvous import CoordinatedRendezvous
+from hpccoll.text import say
 
 __all__ = ["begin_shutdown", "ends_broken", "exits_by", "forget", "lacking_ranks_end_the_job", "watch"]
 
@@ -156,7 +157,7 @@ def _end_by(world: Any, uncaught: BaseException | None) -> None:
 def _give_up(rendezvous: Any, why: str, more: str = "") -> None:
     elastic = isinstance(rendezvous, CoordinatedRendezvous)
     what = "this process ends, and its launcher lets the others go on" if elastic else "ending the job"
-    print(f"hpccoll: rank {rendezvous.rank}: {why}, {what}{more}", file=sys.stderr, flush=True)
+    say(f"hpccoll: rank {rendezvous.rank}: {why}, {what}{more}")
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
         sys.stdout.flush()  # MPI_Abort discards its buffer
     _core.fail_at_exit()

@@ -23,7 +23,6 @@ import datetime
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +35,7 @@ from hpccoll import errors, inherited, scheduler
 from hpccoll.default_world import current
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MAX
+from hpccoll.text import say
 from hpccoll.worlds import World
 
 __all__ = ["Preemption", "before_asked", "is_asked_to_stop", "preemption"]
@@ -155,11 +155,7 @@ class Preemption:
             return False
         if world.rank == 0 and world.base.settings.verbose and not self._announced:
             self._announced = True
-            print(
-                f"hpccoll: all ranks stop after this step: {self.reason or 'asked by another rank'}",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"hpccoll: all ranks stop after this step: {self.reason or 'asked by another rank'}")
         return True
 
     def requeue(self) -> scheduler.Requeue:
@@ -177,7 +173,7 @@ class Preemption:
         answer = None
         if world.rank == 0:
             answer = scheduler.requeue(inherited.environment(), killed=bool(terminated and not warned))
-            print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
+            say(f"hpccoll: requeue: {answer.text}")
         result: scheduler.Requeue = world.broadcast_object(answer, name="hpccoll.requeued")
         return result
 
@@ -262,9 +258,5 @@ def _end_of_job(world: World) -> float:
     end, why = scheduler.end_of_job(inherited.environment(), ask=world.rank == 0)
     if why and world.rank == 0 and world.base.settings.verbose:
         remedy = "give HPCCOLL_END_TIME, or have a signal sent"
-        print(
-            f"hpccoll: preemption: the end of the job's time is unknown ({why}): {remedy}",
-            file=sys.stderr,
-            flush=True,
-        )
+        say(f"hpccoll: preemption: the end of the job's time is unknown ({why}): {remedy}")
     return end

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["byte_size", "call_site", "capitalized", "listed", "parse_ranges", "ranges", "some_ranks"]
+__all__ = ["byte_size", "call_site", "capitalized", "listed", "parse_ranges", "ranges", "say", "some_ranks"]
 
 MOST_RANKS = 16
 """Ranks, or ranges of them, that a message names before it only counts."""
@@ -19,6 +20,13 @@ MOST_FRAMES = 3
 """Functions of the program that a call site names, the innermost first."""
 _OWN = str(Path(__file__).parent)
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+
+
+def say(line: str) -> None:
+    """Print a line on stderr. That it cannot be printed (a full disk, a reader that is gone) ends no job."""
+    if sys.stderr is not None:  # print() would take stdout
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the program has closed it
+            print(line, file=sys.stderr, flush=True)
 
 
 def some_ranks(ranks: Iterable[int]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -39,6 +38,7 @@ from hpccoll.plans import Persistent
 from hpccoll.prefix import Prefix
 from hpccoll.rendezvous import Rendezvous
 from hpccoll.rooted import Rooted
+from hpccoll.text import say
 
 __all__ = ["World", "from_parts", "subset_among"]
 
@@ -399,11 +399,9 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
             begun = self.base.shutdown if self.core.number == 0 else None
             (begun or ending.begin_shutdown(self.core, waits=True)).wait(timeout)
         except TimeoutError:
-            print(
+            say(
                 f"hpccoll: rank {self.rank}: shutdown: other ranks have not called it within {timeout:g} s "
-                "(HPCCOLL_STOP_TIMEOUT): this rank ends without them",
-                file=sys.stderr,
-                flush=True,
+                "(HPCCOLL_STOP_TIMEOUT): this rank ends without them"
             )
         except errors.HpccollError:
             pass  # the loop knows what broke; an end that another rank has brought about is the end

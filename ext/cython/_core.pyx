@@ -38,7 +38,7 @@ import numpy as np
 from hpccoll import arrays, errors
 from hpccoll.lost_errors import warn_of_lost_error
 from hpccoll.reductions import Reduction, reduction_of as reduction_given
-from hpccoll.text import call_site
+from hpccoll.text import call_site, say
 
 from gate cimport *
 from hc cimport *

@@ -264,7 +264,7 @@ cdef class Set:
         facts = self.loop.devices.get().facts(self.number)
         if facts and facts not in self.loop.printed_devices:  # messages need no choice
             self.loop.printed_devices.add(facts)
-            print(f"hpccoll: arrays in device memory: {facts}", file=sys.stderr, flush=True)
+            say(f"hpccoll: arrays in device memory: {facts}")
         return 0
 
     # ---- the operations --------------------------------------------------------------------------

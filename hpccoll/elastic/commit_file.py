@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
 from hpccoll import durable, errors
-from hpccoll.text import byte_size
+from hpccoll.text import byte_size, say
 
 __all__ = ["CommitFile"]
 
@@ -88,4 +87,4 @@ class _Counter:
 
 
 def _say(sentence: str) -> None:
-    print(f"hpccoll: {sentence}", file=sys.stderr, flush=True)
+    say(f"hpccoll: {sentence}")

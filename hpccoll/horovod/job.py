@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from hpccoll.launch_protocol import Place
 from hpccoll.observe import timeline
 from hpccoll.rendezvous import CoordinatedRendezvous, Rendezvous
 from hpccoll.rendezvous.newcomer import Apart
+from hpccoll.text import say
 from hpccoll.worlds import World
 
 __all__ = [
@@ -58,12 +58,8 @@ def init(
     with _communicator(comm) as chosen:
         made = make_default_world(chosen, rendezvous=through() if through else None, **found.knobs)
     if rank() == 0:
-        print(
-            *(f"hpccoll: {line}" for line in found.lines),
-            sep="\n",
-            end="\n" * bool(found.lines),
-            file=sys.stderr,
-        )
+        for line in found.lines:
+            say(f"hpccoll: {line}")
     if isinstance(made.base.rendezvous, CoordinatedRendezvous | Apart):
         _publish()
     if isinstance(made.base.rendezvous, Apart):

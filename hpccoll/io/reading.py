@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import index
@@ -173,7 +172,7 @@ def _say_what_is_left(target: Path, main: Path) -> None:
 @functools.cache
 def _say(sentence: str) -> None:
     """Print a sentence once, although each array of a checkpoint is read by a separate call."""
-    print(f"hpccoll: {sentence}", file=sys.stderr, flush=True)
+    text.say(f"hpccoll: {sentence}")
 
 
 def _slices(

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ from typing import Any
 
 from hpccoll import _core, errors
 from hpccoll.observe.phases import Phases
+from hpccoll.text import say
 
 __all__ = ["Timeline", "for_rank", "path_of", "start", "stop"]
 
@@ -119,7 +119,7 @@ class Timeline:
                 self._read(rest=0)
             self._document.close()
         except OSError as error:
-            print(f"hpccoll: the timeline {self.path} ends here: {error.strerror}", file=sys.stderr, flush=True)
+            say(f"hpccoll: the timeline {self.path} ends here: {error.strerror}")
 
     def _read(self, rest: float = REST) -> None:
         """Write the new records in portions, with pauses in which the program's threads run undisturbed."""

@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from hpccoll.launch_protocol import COORDINATOR, LONGEST, WORKER, Place
 from hpccoll.rendezvous import codec
 from hpccoll.rendezvous.process_connection import ProcessConnection
 from hpccoll.rendezvous.protocol import ByAllgather
-from hpccoll.text import some_ranks
+from hpccoll.text import say, some_ranks
 
 __all__ = ["CoordinatedRendezvous", "Coordinator", "of_process"]
 
@@ -138,8 +137,7 @@ class Coordinator:
 
     def tell(self, text: str) -> None:
         """Print a line about this process, if the coordinator is still connected."""
-        with contextlib.suppress(OSError):
-            print(f"hpccoll: worker {self.worker}: {text}", file=sys.stderr, flush=True)
+        say(f"hpccoll: worker {self.worker}: {text}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -229,7 +227,7 @@ class CoordinatedRendezvous(ByAllgather):
             if self.rank == 0 and now - reported > REPORT_EVERY:
                 reported = now
                 others = some_ranks(range(self.size))
-                print(f"hpccoll: start: waiting for some of {others}", file=sys.stderr, flush=True)
+                say(f"hpccoll: start: waiting for some of {others}")
 
         return self.coordinator.gather(number, value, waits)
 

@@ -10,7 +10,6 @@ not join after the answer to its hello, that hello is of a dead process, and ran
 from __future__ import annotations
 
 import secrets
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 from hpccoll.rendezvous.patience import REPORT_EVERY, PatientStore
 from hpccoll.rendezvous.seal import Seal
-from hpccoll.text import some_ranks
+from hpccoll.text import say, some_ranks
 
 __all__ = ["GRACE", "Members", "Reports", "UnmetError", "find", "tell"]
 
@@ -77,7 +76,7 @@ class Reports:
         """Report the missing ranks, if ten seconds have passed since the last report."""
         if time.monotonic() - self.last >= REPORT_EVERY:
             self.last = time.monotonic()
-            print(f"hpccoll: start: waiting for {some_ranks(missing)}{more}", file=sys.stderr, flush=True)
+            say(f"hpccoll: start: waiting for {some_ranks(missing)}{more}")
 
 
 class _Root:

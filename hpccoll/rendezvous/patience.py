@@ -8,12 +8,13 @@ a separate thread, and the rank waits for the thread.
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol, Self, TypeVar
+
+from hpccoll.text import say
 
 __all__ = ["REPORT_EVERY", "PatientStore", "SilentStoreError", "Store"]
 
@@ -128,7 +129,7 @@ class PatientStore:
                 f"{text}: is the process that serves it, often rank 0, stopped, or its host cut off? (longest wait: "
                 f"{self.seconds:g} s, HPCCOLL_START_TIMEOUT)"
             )
-        print(f"hpccoll: start: {text}", file=sys.stderr, flush=True)
+        say(f"hpccoll: start: {text}")
 
     def _serve(self) -> None:
         while (call := self.calls.get()) is not None:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from hpccoll import errors
-from hpccoll.text import some_ranks
+from hpccoll.text import say, some_ranks
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request
@@ -135,7 +134,7 @@ class RollCall:
             self._sign(KEEPERS)
         if now - self.reported > REPORT_EVERY and self._speaks():
             self.reported = now
-            print(f"hpccoll: start: waiting for {self._name(self._missing())}", file=sys.stderr, flush=True)
+            say(f"hpccoll: start: waiting for {self._name(self._missing())}")
 
     # ---- heartbeats -----------------------------------------------------------------------------------------
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import statistics
-import sys
 import threading
 import time
 from collections import Counter
 from typing import IO, Any
 
 from hpccoll import _core, config, errors
+from hpccoll.text import say
 from hpccoll.tuner.search import Knobs, Outcome, search
 
 __all__ = ["Tuner", "for_rank"]
@@ -76,7 +76,7 @@ def _close(log: IO[str]) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"hpccoll: autotune: {text}", file=sys.stderr, flush=True)
+    say(f"hpccoll: autotune: {text}")
 
 
 class Tuner:

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks, names and sizes as messages write them."""
 
+import errno
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from hpccoll.text import byte_size, capitalized, listed, parse_ranges, ranges, some_ranks
+import hpccoll
+from hpccoll.text import byte_size, capitalized, listed, parse_ranges, ranges, say, some_ranks
 
 
 @pytest.mark.parametrize(
@@ -49,3 +57,32 @@ def test_sizes(count: int, text: str) -> None:
 def test_a_sentence_keeps_its_capitals() -> None:
     assert capitalized("load MPI") == "Load MPI"
     assert capitalized("") == ""
+
+
+class Full(io.StringIO):
+    """A file on a full disk."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+CLOSED = io.StringIO()
+CLOSED.close()
+
+
+@pytest.mark.parametrize("stderr", [None, CLOSED, Full()])
+def test_a_line_that_cannot_be_printed_is_no_error(
+    stderr: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    say("a line")
+    monkeypatch.undo()
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_else_prints_lines_of_the_library() -> None:
+    """print() would end a job whose stderr is a file on a full disk. Commands may print."""
+    root = Path(hpccoll.__file__).parent
+    commands = (root / "tools", root / "tensorflow" / "data" / "compute_worker.py", root / "__main__.py")
+    sources = [file for file in root.rglob("*.py") if not any(file.is_relative_to(command) for command in commands)]
+    assert [file for file in sources if "file=sys.stderr" in file.read_text()] == [root / "text.py"]

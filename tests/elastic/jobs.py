@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -32,20 +32,23 @@ class Ran:
         return [size for at, size in enumerate(sizes) if not at or size != sizes[at - 1]]
 
 
-def launch(*arguments: str, limit: float = 100, **variables: str) -> subprocess.CompletedProcess[str]:
+def launch(
+    *arguments: str, limit: float = 100, stderr: int | IO[str] = subprocess.PIPE, **variables: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "hpccoll", "run", f"--timeout={limit:g}", *arguments]
     environment = {**os.environ, "HPCCOLL_TRACE_DIR": "none", "HPCCOLL_CHECK": "0", **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit + 30, check=False)
+    pipes = {"stdout": subprocess.PIPE, "stderr": stderr}
+    return subprocess.run(command, env=environment, **pipes, text=True, timeout=limit + 30, check=False)
 
 
-def run(folder: Path, plan: list[list[Any]], *arguments: str, words: tuple[str, ...] = (), **variables: str) -> Ran:
+def run(folder: Path, plan: list[list[Any]], *arguments: str, words: tuple[str, ...] = (), **others: Any) -> Ran:
     """Run the stepping program under a plan."""
     (folder / "plan.json").write_text(json.dumps(plan))
     program = [sys.executable, "-P", str(HERE / "stepping.py"), *words]
-    done = launch(*arguments, *program, **{SCHEDULE: "1", "STEPPING": str(folder), **variables})
+    done = launch(*arguments, *program, **{SCHEDULE: "1", "STEPPING": str(folder), **others})
     result = folder / "result.json"
     found = json.loads(result.read_text()) if result.exists() else {"log": [], "weights": "", "size": 0}
-    output = done.stdout + done.stderr
+    output = done.stdout + (done.stderr or "")
     return Ran(done.returncode, output, found["log"], bytes.fromhex(found["weights"]), found["size"])
 
 

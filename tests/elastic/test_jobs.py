@@ -57,6 +57,14 @@ def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_full_disk_under_stderr_ends_no_job(tmp_path: Path) -> None:
+    """The launcher and rank 0 print lines at the start, and all of them after the loss."""
+    with Path("/dev/full").open("w") as full:
+        ran = jobs.run(tmp_path, [[6, 1, "before", "SIGKILL", 0]], *THREE, stderr=full)
+    jobs.check(ran)
+
+
+@pytest.mark.slow
 def test_a_stopped_rank_and_another_loss_do_not_wait_for_a_straggler(tmp_path: Path) -> None:
     """The agent of its host is its parent, and sees that it is stopped; no rank that is left can tell."""
     plan = [[5, 1, "before", "SIGSTOP", 0], [5, 2, "before", "SIGKILL", 0], [9, -1, "before", "reach", 3]]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import threading
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ import tensorflow as tf
 import hpccoll.tensorflow as hvd
 from hpccoll import durable
 from hpccoll.errors import InvalidArgumentError
+from hpccoll.text import say
 from hpccoll.tools.data_service import ComputeClient, ComputeService, DataServiceError, address_of
 
 __all__ = [
@@ -116,7 +116,7 @@ class TfDataServiceConfig:
                 raise TimeoutError(f"{filename} was not there within {timeout:g} s: compute_worker writes it")
             if waited > TELL_AFTER and not told:
                 told = True
-                print(f"hpccoll: data service: waits for the file {filename}", file=sys.stderr, flush=True)
+                say(f"hpccoll: data service: waits for the file {filename}")
             time.sleep(READ_AGAIN)
         try:
             return TfDataServiceConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))

@@ -4,12 +4,13 @@
 A failure is one sentence: the host may have lost its connection to the launcher meanwhile.
 """
 
-import contextlib
 import json
 import os
 import platform
 import sys
 from typing import Any, NoReturn
+
+from hpccoll import text
 
 NOT_STARTED = 127
 """The exit status of an agent that could not begin, as a shell's for a command that cannot be executed."""
@@ -34,7 +35,6 @@ def give_up(why: str) -> NoReturn:
     raise SystemExit(NOT_STARTED)
 
 
-def say(text: str) -> None:
-    """Print a line, unless the reader is gone."""
-    with contextlib.suppress(OSError):
-        print(f"hpccoll run: agent of {platform.node()}: {text}", file=sys.stderr, flush=True)
+def say(sentence: str) -> None:
+    """Print a line of the agent itself."""
+    text.say(f"hpccoll run: agent of {platform.node()}: {sentence}")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hpccoll import text
 from hpccoll.detect.descendants import descendants
 from hpccoll.tools.kin import adopt_orphans, end_with_parent
 
@@ -237,6 +238,6 @@ def reap_adopted(own: Container[int]) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def say(text: str) -> None:
+def say(sentence: str) -> None:
     """Print one line of the launcher itself."""
-    print(f"hpccoll run: {text}", file=sys.stderr, flush=True)
+    text.say(f"hpccoll run: {sentence}")
