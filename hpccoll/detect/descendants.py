@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
-__all__ = ["descendants", "state_and_parent"]
+__all__ = ["descendants", "own_number", "state_and_parent"]
 
 PROC = Path("/proc")
 
@@ -14,10 +15,14 @@ PROC = Path("/proc")
 def descendants(pid: int, *, zombies: bool = True) -> list[int]:
     """Find the descendants of a process, parents before their children.
 
+    Where /proc numbers processes otherwise than kill(), it finds none: the caller would kill strangers, or itself.
+
     :param pid: the process, which is not among them
     :param zombies: False: without processes that have ended and were not reaped, and without their descendants
     """
     children: dict[int, list[int]] = {}
+    if own_number() != str(os.getpid()):
+        return []
     for entry in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):
             state, parent = state_and_parent(int(entry.name))
@@ -27,6 +32,17 @@ def descendants(pid: int, *, zombies: bool = True) -> list[int]:
     for one in found:  # grows meanwhile
         found += [child for child in children.get(one, []) if child not in found]
     return found[1:]
+
+
+def own_number() -> str:
+    """Return the number of this process in /proc, which is another one where a container shows its host's processes.
+
+    :returns: "": there is no /proc
+    """
+    try:
+        return os.readlink(PROC / "self")
+    except OSError:
+        return ""
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:

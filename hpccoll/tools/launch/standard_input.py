@@ -6,6 +6,8 @@ import stat
 import sys
 from dataclasses import dataclass
 
+from hpccoll.detect.descendants import own_number
+
 FOR_RANK_0 = (sys.executable, "-P", "-m", "hpccoll.tools.launch.input_of_rank_0")
 """The program that opens a source for rank 0 and becomes the rank's command."""
 
@@ -37,7 +39,7 @@ def source() -> Source | None:
     if sys.stdin is None:  # it was closed, and another file may have its number since
         return Source(os.devnull)
     found = os.fstat(0)
-    path = f"/proc/{os.getpid()}/fd/0"
+    path = f"/proc/{own_number()}/fd/0"
     if stat.S_ISREG(found.st_mode):
         return Source(path, os.lseek(0, 0, os.SEEK_CUR))
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev:

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,17 @@ def test_a_terminal(launcher: str) -> None:
 
 def test_an_input_that_nobody_reads() -> None:
     assert run("", ("true",), input=LINES) == ""
+
+
+def test_where_proc_shows_the_processes_of_the_host(needs: Callable[..., None]) -> None:
+    """A container without a /proc of its own: the launcher has the number 2, which is the kernel's in /proc."""
+    unshare = ["unshare", "--pid", "--fork", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
+        needs("root")
+    words = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-m", "hpccoll", "run", "--launcher", "ssh"]
+    done = subprocess.run(
+        [*unshare, *words, "-np", "1", "--timeout", "30", *RANK, READ], input=LINES, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"<0 {len(LINES)} line 19999>\n"
