@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the descendants of a process in /proc."""
+"""Finds the descendants of a process in /proc, also those that another process has adopted."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["descendants", "own_number", "state_and_parent"]
+__all__ = ["begun_with", "descendants", "own_number", "state_and_parent"]
 
 PROC = Path("/proc")
 
@@ -32,6 +33,21 @@ def descendants(pid: int, *, zombies: bool = True) -> list[int]:
     for one in found:  # grows meanwhile
         found += [child for child in children.get(one, []) if child not in found]
     return found[1:]
+
+
+def begun_with(variables: Mapping[str, str]) -> list[int]:
+    """Find the processes of this user whose environment had these variables when their programs began.
+
+    :param variables: with these values; at least one
+    """
+    wanted, found = {f"{name}={value}".encode() for name, value in variables.items()}, []
+    if own_number() != str(os.getpid()):  # see descendants()
+        return []
+    for environment in PROC.glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if wanted <= set(environment.read_bytes().split(b"\0")):
+                found.append(int(environment.parent.name))
+    return found
 
 
 def own_number() -> str:

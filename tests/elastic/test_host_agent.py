@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hpccoll.launch_protocol import COORDINATOR
+from hpccoll.detect.descendants import state_and_parent
+from hpccoll.launch_protocol import COORDINATOR, WORKER
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.elastic.events import Gone, Halted
@@ -88,6 +89,39 @@ def test_an_agent_starts_signals_and_ends_workers(launcher: Launcher) -> None:
     assert launcher.told.next() == Gone(1, 3, "exit status 3")
     assert launcher.ended.next() == (AGENT, "has lost its agent (this machine: exit status 0)")
     assert launcher.told.next() == CutHost(AGENT, "has lost its agent (the other end has closed the connection)")
+
+
+def test_what_a_worker_has_left_behind_ends_with_it(tmp_path: Path) -> None:
+    """Also a process in a session of its own, which another process has adopted; those of other workers do not."""
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    script = f"(setsid sleep 101 & echo $! > {tmp_path}/$_HPCCOLL_WORKER.new; mv {tmp_path}/$_HPCCOLL_WORKER.new"
+    script += f" {tmp_path}/$_HPCCOLL_WORKER.pid); sleep 102"
+    agent = LocalAgent(
+        ["sh", "-c", script], {**os.environ, COORDINATOR: f"of {tmp_path}"}, "", lambda worker, *_: told.put(worker)
+    )
+    for worker in (0, 1):
+        agent.start(worker, {WORKER: str(worker)})
+    files = [tmp_path / f"{worker}.pid" for worker in (0, 1)]
+    while not all(file.exists() for file in files):
+        time.sleep(0.01)
+    left = [int(file.read_text()) for file in files]
+    agent.signal(0, signal.SIGKILL)
+    assert told.get(timeout=30) == 0
+    assert [ends(pid, 5.0 if pid == left[0] else 0.5) for pid in left] == [True, False]
+    agent.end_all(signal.SIGTERM, 5.0)
+    assert ends(left[1], 5.0)
+
+
+def ends(pid: int, seconds: float) -> bool:
+    """Whether a process ends within a time; a zombie has ended."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        with contextlib.suppress(OSError):
+            if state_and_parent(pid)[0] != "Z":
+                time.sleep(0.02)
+                continue
+        return True
+    return False
 
 
 def test_all_ends_are_told_before_the_agent_ends() -> None:

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from hpccoll.detect.descendants import begun_with
+from hpccoll.launch_protocol import COORDINATOR, WORKER
 from hpccoll.tools.launch import agent_start
 
 AgentName = tuple[str, int]
@@ -22,8 +24,23 @@ Halted = Callable[[int, int], None]
 CHANGES = os.WEXITED | os.WSTOPPED | os.WCONTINUED
 """The changes of a process that waitid() reports."""
 HALTS = (os.CLD_STOPPED, os.CLD_CONTINUED)
+MARKS = (COORDINATOR, WORKER)
+"""The variables that only the processes of one worker have with its values."""
 REPORTS = 10.0
 """Seconds for the reports of ended workers, over a connection that may not answer."""
+
+
+def kill_rest(session: int, marks: Mapping[str, str]) -> None:
+    """Kill what a worker has left behind, which may hold the GPU memory or a port that the next one needs.
+
+    :param session: its number, which is that of its session
+    :param marks: its variables of MARKS, by which its processes in sessions of their own are found
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(session, signal.SIGKILL)
+    for process in begun_with(marks) if len(marks) == len(MARKS) else ():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
 
 
 class LocalAgent:
@@ -59,7 +76,8 @@ class LocalAgent:
             self._ended(worker, 127, str(error))
             return
         self._processes[worker] = process
-        watch = threading.Thread(target=self._watch, args=(worker, process), daemon=True)
+        marks = {name: text for name, text in {**self._environment, **variables}.items() if name in MARKS}
+        watch = threading.Thread(target=self._watch, args=(worker, process, marks), daemon=True)
         self._watches.append(watch)
         watch.start()
 
@@ -95,13 +113,12 @@ class LocalAgent:
         for watch in self._watches:  # each reports how its worker has ended
             watch.join(max(0.0, limit - time.monotonic()))
 
-    def _watch(self, worker: int, process: subprocess.Popen[bytes]) -> None:
+    def _watch(self, worker: int, process: subprocess.Popen[bytes], marks: Mapping[str, str]) -> None:
         with contextlib.suppress(ChildProcessError):  # another thread has waited for its end
             while (change := os.waitid(os.P_PID, process.pid, CHANGES | os.WNOWAIT)) and change.si_code in HALTS:
                 os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
                 self._halted(worker, process.pid if change.si_code == os.CLD_STOPPED else 0)
         status = process.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # the rest of its session
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_rest(process.pid, marks)
         how = f"killed by signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
         self._ended(worker, status, how)
