@@ -180,6 +180,31 @@ def test_a_host_is_excluded_after_failures_and_comes_back_later() -> None:
     assert job.tell(Tick(), later=2) == [Start(3, "b", 0)]
 
 
+def test_ranks_that_wait_for_a_stopped_new_one_begin_without_it() -> None:
+    job = Script({"a": 3}, np=3, min_np=2, max_np=3, peer_timeout=5.0)
+    job.tell(Halted(2, 4711))
+    job.tell(Tick(), later=6)
+    assert not job.kinds(Kill)  # no rank waits
+    job.tell(Came(0, 0))
+    assert Say("a new rank (host a, slot 2) ended before it came in: it has been stopped (state T) for 6 s") in job.last
+    assert [kill.worker for kill in job.kinds(Kill)] == [2]
+    job.tell(Gone(2, -9, "killed"))
+    assert job.kinds(Start) == [Start(3, "a", 2)] and not job.coordinator.hosts.is_excluded("a", job.now)
+    assert len(job.coordinator.hosts.known["a"].failures) == 1
+    job.tell(Came(1, 0)), job.tell(Came(3, 0))
+    assert job.kinds(Form) == [Form(1, (0, 1, 3))]
+
+
+@pytest.mark.parametrize("limits", [{"straggler_timeout": 20.0}, {"elastic_timeout": 20.0}])
+def test_the_job_begins_with_the_least_ranks_when_others_do_not_come(limits: dict[str, float]) -> None:
+    job = Script({"a": 3}, np=3, min_np=2, max_np=3, **limits)
+    job.tell(Came(0, 0)), job.tell(Came(1, 0))
+    job.tell(Tick(), later=11)
+    assert job.last == [Say("2 ranks stand ready, waiting for 3 (-np)")]
+    job.tell(Tick(), later=10)
+    assert job.kinds(End, Form) == [Form(1, (0, 1))]
+
+
 def test_the_end_of_an_agent_is_one_failure_of_its_host() -> None:
     """Whatever number of ranks it had: another agent starts new ones."""
     job = Script({"a": 1, "b": 4}, np=5, min_np=1, max_np=5, host_failures=3)

@@ -248,12 +248,20 @@ class Membership:
                 self._release(worker, "its slot is gone")
 
     def _watch_stopped(self, now: float) -> None:
-        """E5: a stopped rank for which others wait is lost. Only the launcher can say that all ranks are stopped."""
+        """E5: a stopped rank for which others wait is lost. Only the launcher can say that all ranks are stopped.
+
+        Ready ranks wait for a new one where there are too few without it.
+        """
         stopped = [w for w in self.workers.values() if w.process and w.phase is not Phase.ENDING]
         timeout = self.limits.peer_timeout
         if self.open_since is not None and timeout:
-            for worker in [w for w in stopped if w.phase is Phase.MEMBER and now - w.stopped_at >= timeout]:
-                self._kill(worker, f"it has been stopped (state T) for {now - worker.stopped_at:.0f} s", now)
+            awaits_new = self.short_since is not None and any(w.phase is Phase.READY for w in self.workers.values())
+            awaited = (Phase.MEMBER, Phase.STARTING) if awaits_new else (Phase.MEMBER,)
+            for worker in [w for w in stopped if w.phase in awaited and now - w.stopped_at >= timeout]:
+                why = f"it has been stopped (state T) for {now - worker.stopped_at:.0f} s"
+                if worker.phase is Phase.STARTING:
+                    self._lose(worker, why, now)
+                self._kill(worker, why, now)
         left = [w for w in stopped if w.phase is not Phase.ENDING and now - w.stopped_at >= STOPPED_AFTER]
         if left and now - self.last_stopped_report >= REPORT_EVERY:
             self.last_stopped_report = now
@@ -287,12 +295,13 @@ class Membership:
         self._give_back(members)
         chosen = self._chosen()
         wanted = self.limits.np if not self.generation and starting else self.limits.min_np
-        if self.short_since is not None and now - self.short_since >= self.limits.straggler_timeout:
+        patience = min(self.limits.straggler_timeout, self.limits.elastic_timeout)
+        if self.short_since is not None and now - self.short_since >= patience:
             wanted = self.limits.min_np
         if chosen and (len(chosen) >= wanted or self.finishing):
             self._form(chosen, now)
             return
-        self._wait_for_ranks(len(chosen), bool(starting), now)
+        self._wait_for_ranks(len(chosen), wanted, bool(starting), now)
 
     def _give_back(self, members: list[Worker]) -> None:
         """Release the survivors whose slots are gone, if another worker has the state."""
@@ -349,7 +358,7 @@ class Membership:
             numbers = tuple(w.number for w in members)
             self.out.append(Change(self.generation, numbers, not leaving))
 
-    def _wait_for_ranks(self, count: int, starting: bool, now: float) -> None:
+    def _wait_for_ranks(self, count: int, wanted: int, starting: bool, now: float) -> None:
         """E9: there are too few ranks: wait, and end the job at the limit, with the reason."""
         limits = self.limits
         if self.short_since is None:
@@ -361,7 +370,8 @@ class Membership:
             waited = f"after {limits.elastic_timeout:g} s (--elastic-timeout)"
             self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more had come {waited}{self._early()}")
         else:
-            self._report(f"{count} ranks stand ready, waiting for {limits.min_np} (--min-np){self._early()}", now)
+            option = "--min-np" if wanted == limits.min_np else "-np"
+            self._report(f"{count} ranks stand ready, waiting for {wanted} ({option}){self._early()}", now)
 
     # ---- helpers ----------------------------------------------------------------------------------------
 
