@@ -195,6 +195,18 @@ def test_ranks_that_wait_for_a_stopped_new_one_begin_without_it() -> None:
     assert job.kinds(Form) == [Form(1, (0, 1, 3))]
 
 
+def test_ranks_that_make_a_world_do_not_wait_for_a_stopped_one() -> None:
+    job = Script({"a": 2}, peer_timeout=5.0)
+    job.begin(0, 1)
+    job.tell(Halted(1, 4711))
+    job.tell(Tick(), later=6)
+    assert not job.kinds(Kill)  # no rank waits
+    job.tell(Tick(frozenset({1})))
+    assert [kill.worker for kill in job.kinds(Kill)] == [1]
+    job.tell(Gone(1, -9, "killed"))
+    assert job.kinds(Void) == [Void(1, "rank 1 was lost")]  # the others repeat the step
+
+
 @pytest.mark.parametrize("limits", [{"straggler_timeout": 20.0}, {"elastic_timeout": 20.0}])
 def test_the_job_begins_with_the_least_ranks_when_others_do_not_come(limits: dict[str, float]) -> None:
     job = Script({"a": 3}, np=3, min_np=2, max_np=3, **limits)

@@ -60,9 +60,14 @@ def never() -> None:
 
 def test_an_exchange(server: Server, told: Told) -> None:
     first, second = workers(server, told, 2)
+    assert not server.awaited()
     second.say({"gather": 0, "generation": 1, "value": [2]})
+    while not server.awaited():
+        pass
+    assert server.awaited() == {0}
     assert first.gather(0, [1], never) == [[1], [2]]
     assert second._next(30)["values"] == [[1], [2]]
+    assert not server.awaited()
 
 
 def test_an_agent_has_its_members_before_a_worker_is_told(server: Server, told: Told) -> None:

@@ -80,6 +80,9 @@ class Done:
 class Tick:
     """Time has passed."""
 
+    awaited: frozenset[int] = frozenset()
+    """The workers for which others wait in an exchange of the generation, that is, while they make its World."""
+
 
 Event = Discovered | Early | Came | Gone | HostLost | Halted | Leaving | Done | Tick
 

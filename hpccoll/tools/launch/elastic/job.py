@@ -243,7 +243,7 @@ class Runner:
 
         :returns: the exit status, if the job has ended
         """
-        event: Event | Cut | CutHost | HostCame | Stop = Tick()
+        event: Event | Cut | CutHost | HostCame | Stop = Tick(self._server.awaited())
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=TICK)
         now = time.monotonic()

@@ -93,6 +93,8 @@ class Membership:
         self.ended = False
         self.last_report = 0.0
         self.last_stopped_report = 0.0
+        self.awaited: frozenset[int] = frozenset()
+        """See Tick."""
         self.failing: set[str] = set()
         """The hosts whose failure this event reports. It counts once, however many ranks it has ended."""
         self.out: list[Action] = []
@@ -126,8 +128,8 @@ class Membership:
                 self._bar(worker)
             case Done(worker):
                 self._finish(worker, now)
-            case Tick():
-                pass
+            case Tick(awaited):
+                self.awaited = awaited
         self._go_on(now)
         return self.out
 
@@ -248,24 +250,26 @@ class Membership:
                 self._release(worker, "its slot is gone")
 
     def _watch_stopped(self, now: float) -> None:
-        """E5: a stopped rank for which others wait is lost. Only the launcher can say that all ranks are stopped.
-
-        Ready ranks wait for a new one where there are too few without it.
-        """
+        """E5: a stopped rank for which others wait is lost. Only the launcher can say that all ranks are stopped."""
         stopped = [w for w in self.workers.values() if w.process and w.phase is not Phase.ENDING]
         timeout = self.limits.peer_timeout
-        if self.open_since is not None and timeout:
-            awaits_new = self.short_since is not None and any(w.phase is Phase.READY for w in self.workers.values())
-            awaited = (Phase.MEMBER, Phase.STARTING) if awaits_new else (Phase.MEMBER,)
-            for worker in [w for w in stopped if w.phase in awaited and now - w.stopped_at >= timeout]:
-                why = f"it has been stopped (state T) for {now - worker.stopped_at:.0f} s"
-                if worker.phase is Phase.STARTING:
-                    self._lose(worker, why, now)
-                self._kill(worker, why, now)
+        for worker in [w for w in stopped if timeout and now - w.stopped_at >= timeout and self._is_awaited(w)]:
+            why = f"it has been stopped (state T) for {now - worker.stopped_at:.0f} s"
+            if worker.phase is Phase.STARTING:
+                self._lose(worker, why, now)
+            self._kill(worker, why, now)
         left = [w for w in stopped if w.phase is not Phase.ENDING and now - w.stopped_at >= STOPPED_AFTER]
         if left and now - self.last_stopped_report >= REPORT_EVERY:
             self.last_stopped_report = now
             self.out.append(Say(how_to_continue(left, self.members)))
+
+    def _is_awaited(self, worker: Worker) -> bool:
+        """Whether others make a World and wait for it, or are ready; for a new one if there are too few without it."""
+        if self.open_since is None:
+            return worker.phase is Phase.MEMBER and worker.number in self.awaited
+        if worker.phase is Phase.STARTING:
+            return self.short_since is not None and any(w.phase is Phase.READY for w in self.workers.values())
+        return worker.phase is Phase.MEMBER
 
     def _fill(self, now: float) -> None:
         """E4: start a worker in each free slot, up to `max_np`; to begin with, `np`."""

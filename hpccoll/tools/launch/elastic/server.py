@@ -153,6 +153,13 @@ class Server:
                 for worker in {worker for given in self._exchanges.values.values() for worker in given}:
                     self.send(worker, {"void": generation, "why": why})
 
+    def awaited(self) -> frozenset[int]:
+        """Give the workers for which others wait in an exchange of the generation."""
+        with self._lock:
+            exchanges = self._exchanges
+            lacking = [frozenset(exchanges.members).difference(given) for given in exchanges.values.values()]
+            return frozenset().union(*lacking) if not exchanges.why else frozenset()
+
     # ---- from the workers -----------------------------------------------------------------------------
 
     def _serve(self, channel: Channel) -> None:
