@@ -17,6 +17,7 @@
 #include <complex>
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,16 +31,22 @@
 
 namespace hpccoll {
 
+// What the function of an Op has thrown in a call of this thread, which throws it again: frames of C are in between.
+inline thread_local std::exception_ptr thrown;
+
 class Error : public std::runtime_error {
   public:
     explicit Error(int code) : std::runtime_error(hpccoll_last_error()), code_(code) {}
-    int status() const noexcept { return code_; } // enum hpccoll_status
+    int status() const noexcept { return code_; }        // enum hpccoll_status
+    static void drop(int) noexcept { thrown = nullptr; } // in a destructor
 
   private:
     int code_;
 };
 
 inline void check(int status) {
+    if (status < 0 && thrown)
+        std::rethrow_exception(std::exchange(thrown, nullptr));
     if (status < 0)
         throw Error(status);
 }
@@ -81,38 +88,52 @@ struct Args {
 
 // ---- reductions of the program's own -----------------------------------------------------------------------------
 
-// A function of two values of which the first comes from lower ranks, as the `op` of an allreduce, reduce,
-// reducescatter, scan or exscan of spans of T: associative, and not necessarily commutative. It outlives the calls that
-// have it. `name`: for errors; all ranks give the same one.
+// A function of two values, the first of lower ranks, as the `op` of a call of spans of T: associative, and not
+// necessarily commutative. It outlives its calls. `name`: for errors, equal on all ranks. What it throws the call, or
+// the wait, throws on this rank; ranks that wait for the share of this rank get an Error.
 template <class T> class Op {
   public:
     template <class F>
         requires(std::is_invocable_r_v<T, F, T, T>)
-    explicit Op(F function, const std::string &name = {})
-        : function_(std::make_unique<std::function<T(T, T)>>(std::move(function))) {
-        check(hpccoll_op_create(combine, function_.get(), 1, name.c_str(), &c_));
+    explicit Op(F function, const std::string &name = {}) : made_(new Made{std::move(function)}) {
+        check(hpccoll_op_create(combine, made_.get(), 1, name.c_str(), &made_->c));
     }
-    Op(Op &&other) noexcept : function_(std::move(other.function_)), c_(std::exchange(other.c_, HPCCOLL_OP_NULL)) {}
-    Op &operator=(Op &&other) noexcept {
-        std::swap(function_, other.function_);
-        std::swap(c_, other.c_);
-        return *this;
-    }
-    ~Op() { hpccoll_op_free(&c_); }
-    operator hpccoll_reduction() const noexcept { return c_; }
 
   private:
-    static void combine(const void *in, void *inout, std::int64_t count, hpccoll_dtype, void *context) {
-        const auto &function = *static_cast<const std::function<T(T, T)> *>(context);
+    template <class> friend struct ReductionOf;
+    struct Made {
+        std::function<T(T, T)> function;
+        hpccoll_reduction c = HPCCOLL_OP_NULL;
+        ~Made() { hpccoll_op_free(&c); }
+    };
+    static void combine(const void *in, void *inout, std::int64_t count, hpccoll_dtype, void *context) noexcept {
+        const auto &function = static_cast<const Made *>(context)->function;
         const T *first = static_cast<const T *>(in);
         T *second = static_cast<T *>(inout);
-        for (std::int64_t i = 0; i < count; i++)
-            second[i] = function(first[i], second[i]);
+        try {
+            for (std::int64_t i = 0; i < count; i++)
+                second[i] = function(first[i], second[i]);
+        } catch (const std::exception &error) {
+            thrown = std::current_exception();
+            hpccoll_op_fail(error.what());
+        } catch (...) {
+            thrown = std::current_exception();
+            hpccoll_op_fail("it has thrown no std::exception");
+        }
     }
 
-    std::unique_ptr<std::function<T(T, T)>> function_;
-    hpccoll_reduction c_ = HPCCOLL_OP_NULL;
+    std::unique_ptr<Made> made_;
 };
+
+// The `op` of a call of spans of T: one of hpccoll.h, or an Op of that type.
+template <class T> struct ReductionOf {
+    ReductionOf(hpccoll_reduction op) noexcept : c(op) {}
+    template <class U> ReductionOf(const Op<U> &op) noexcept : c(op.made_ ? op.made_->c : HPCCOLL_OP_NULL) {
+        static_assert(std::same_as<T, U>, "an Op is for spans of its own type");
+    }
+    hpccoll_reduction c;
+};
+template <class T> using Reduction = std::type_identity_t<ReductionOf<T>>; // the spans alone say what T is
 
 // ---- requests ----------------------------------------------------------------------------------------------------
 
@@ -126,7 +147,7 @@ class Request {
         std::swap(c_, other.c_);
         return *this;
     }
-    ~Request() { hpccoll_wait(&c_); }
+    ~Request() { Error::drop(hpccoll_wait(&c_)); }
 
     void wait() { check(hpccoll_wait(&c_)); }
     bool test() {
@@ -140,17 +161,15 @@ class Request {
 };
 
 inline void wait_all(std::span<Request> requests) {
-    std::optional<Error> first;
-    for (Request &request : requests) {
+    std::exception_ptr first;
+    for (Request &request : requests)
         try {
             request.wait();
-        } catch (const Error &error) {
-            if (!first)
-                first = error;
+        } catch (...) {
+            first = first ? first : std::current_exception();
         }
-    }
     if (first)
-        throw *first;
+        std::rethrow_exception(first);
 }
 
 // ---- plans -------------------------------------------------------------------------------------------------------
@@ -176,7 +195,7 @@ class Plan {
     }
     ~Plan() {
         if (c_ && hpccoll_plan_free(&c_) < 0) {
-            hpccoll_plan_wait(c_);
+            Error::drop(hpccoll_plan_wait(c_));
             hpccoll_plan_free(&c_);
         }
     }
@@ -336,61 +355,58 @@ class World {
     // ---- collectives: of one span, which the result replaces, or from one span to another ----
 
     // generated: collectives (make bindings)
-    template <class T> void allreduce(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    template <class T> void allreduce(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_allreduce(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_allreduce(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_));
     }
     template <class T>
-    void allreduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    void allreduce(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_ALLREDUCE, c),
-                                dtype_of<T>(), op, &c, c_));
+                                dtype_of<T>(), op.c, &c, c_));
     }
-    template <class T> void reduce(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
+    template <class T> void reduce(std::span<T> x, Reduction<T> op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_reduce(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_));
+        check(hpccoll_reduce(x.data(), x.data(), count(x), dtype_of<T>(), op.c, root, &c, c_));
     }
     // On `root` the result comes to `out`; the other ranks may give an empty one.
     template <class T>
-    void reduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root, const Args &args = {}) const {
+    void reduce(std::span<const T> in, std::span<T> out, Reduction<T> op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_reduce(in.data(), out.data(),
                              rank() == root ? equal(in.size(), out.size(), HPCCOLL_REDUCE, c) : count(in),
-                             dtype_of<T>(), op, root, &c, c_));
+                             dtype_of<T>(), op.c, root, &c, c_));
     }
-    template <class T> void scan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    template <class T> void scan(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_scan(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
-    }
-    template <class T>
-    void scan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
-              const Args &args = {}) const {
-        const hpccoll_args c = args.c();
-        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(), op, &c,
-                           c_));
-    }
-    template <class T> void exscan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
-        const hpccoll_args c = args.c();
-        check(hpccoll_exscan(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_scan(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_));
     }
     template <class T>
-    void exscan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
-                const Args &args = {}) const {
+    void scan(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c), dtype_of<T>(), op,
-                             &c, c_));
+        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(), op.c,
+                           &c, c_));
+    }
+    template <class T> void exscan(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_exscan(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_));
+    }
+    template <class T>
+    void exscan(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c), dtype_of<T>(),
+                             op.c, &c, c_));
     }
     template <class T> void broadcast(std::span<T> x, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_broadcast(x.data(), count(x), dtype_of<T>(), root, &c, c_));
     }
     template <class T>
-    std::vector<T> reducescatter(std::span<const T> in, hpccoll_reduction op = HPCCOLL_SUM,
-                                 const Args &args = {}) const {
+    std::vector<T> reducescatter(std::span<const T> in, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         Array<T> out(share(in, args));
-        check(hpccoll_reducescatter(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_reducescatter(in.data(), out.data(), count(in), dtype_of<T>(), op.c, &c, c_));
         return as_vector<T>(std::move(out));
     }
     // All ranks' elements, which may differ in number; counts: of each rank's rows.
@@ -445,7 +461,7 @@ class World {
     // Of one value, which it returns.
     template <class T>
         requires(std::is_arithmetic_v<T>)
-    T allreduce(T value, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    T allreduce(T value, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         allreduce(std::span<T>(&value, 1), op, args);
         return value;
     }
@@ -461,71 +477,69 @@ class World {
 
     // generated: asynchronous (make bindings)
     template <class T>
-    [[nodiscard]] Request allreduce_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM,
-                                          const Args &args = {}) const {
+    [[nodiscard]] Request allreduce_async(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_allreduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_allreduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T>
-    [[nodiscard]] Request allreduce_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Request allreduce_async(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
         check(hpccoll_allreduce_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_ALLREDUCE, c),
-                                      dtype_of<T>(), op, &c, c_, &made));
+                                      dtype_of<T>(), op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T>
-    [[nodiscard]] Request reduce_async(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
+    [[nodiscard]] Request reduce_async(std::span<T> x, Reduction<T> op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_reduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, &made));
+        check(hpccoll_reduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op.c, root, &c, c_, &made));
         return Request(made);
     }
     // On `root` the result comes to `out`; the other ranks may give an empty one.
     template <class T>
-    [[nodiscard]] Request reduce_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root,
+    [[nodiscard]] Request reduce_async(std::span<const T> in, std::span<T> out, Reduction<T> op, int root,
                                        const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
         check(hpccoll_reduce_async(in.data(), out.data(),
                                    rank() == root ? equal(in.size(), out.size(), HPCCOLL_REDUCE, c) : count(in),
-                                   dtype_of<T>(), op, root, &c, c_, &made));
+                                   dtype_of<T>(), op.c, root, &c, c_, &made));
         return Request(made);
     }
     template <class T>
-    [[nodiscard]] Request scan_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    [[nodiscard]] Request scan_async(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scan_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_scan_async(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T>
-    [[nodiscard]] Request scan_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Request scan_async(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                      const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
         check(hpccoll_scan_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(),
-                                 op, &c, c_, &made));
+                                 op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T>
-    [[nodiscard]] Request exscan_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM,
-                                       const Args &args = {}) const {
+    [[nodiscard]] Request exscan_async(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_exscan_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_exscan_async(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T>
-    [[nodiscard]] Request exscan_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Request exscan_async(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                        const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
         check(hpccoll_exscan_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c),
-                                   dtype_of<T>(), op, &c, c_, &made));
+                                   dtype_of<T>(), op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T> [[nodiscard]] Request broadcast_async(std::span<T> x, int root, const Args &args = {}) const {
@@ -536,12 +550,12 @@ class World {
     }
     // out: hpccoll_share() of the rows.
     template <class T>
-    [[nodiscard]] Request reducescatter_async(std::span<const T> in, std::span<T> out,
-                                              hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    [[nodiscard]] Request reducescatter_async(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
+                                              const Args &args = {}) const {
         const hpccoll_args c = args.c();
         equal(share(in, args), out.size(), HPCCOLL_REDUCESCATTER, c);
         hpccoll_request *made = nullptr;
-        check(hpccoll_reducescatter_async(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_reducescatter_async(in.data(), out.data(), count(in), dtype_of<T>(), op.c, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -596,69 +610,69 @@ class World {
 
     // generated: plans (make bindings)
     template <class T>
-    [[nodiscard]] Plan allreduce_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    [[nodiscard]] Plan allreduce_init(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_allreduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_allreduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan allreduce_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Plan allreduce_init(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                       const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
         check(hpccoll_allreduce_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_ALLREDUCE),
-                                     dtype_of<T>(), op, &c, c_, &made));
+                                     dtype_of<T>(), op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan reduce_init(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
+    [[nodiscard]] Plan reduce_init(std::span<T> x, Reduction<T> op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_reduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, &made));
+        check(hpccoll_reduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op.c, root, &c, c_, &made));
         return Plan(made);
     }
     // On `root` the result comes to `out`; the other ranks may give an empty one.
     template <class T>
-    [[nodiscard]] Plan reduce_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root,
+    [[nodiscard]] Plan reduce_init(std::span<const T> in, std::span<T> out, Reduction<T> op, int root,
                                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
         check(hpccoll_reduce_init(in.data(), out.data(),
                                   rank() == root ? equal_init(in.size(), out.size(), HPCCOLL_REDUCE) : count(in),
-                                  dtype_of<T>(), op, root, &c, c_, &made));
+                                  dtype_of<T>(), op.c, root, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan scan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    [[nodiscard]] Plan scan_init(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_scan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_scan_init(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan scan_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Plan scan_init(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                  const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
         check(hpccoll_scan_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_SCAN), dtype_of<T>(),
-                                op, &c, c_, &made));
+                                op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan exscan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    [[nodiscard]] Plan exscan_init(std::span<T> x, Reduction<T> op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_exscan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_exscan_init(x.data(), x.data(), count(x), dtype_of<T>(), op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan exscan_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Plan exscan_init(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
         check(hpccoll_exscan_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_EXSCAN),
-                                  dtype_of<T>(), op, &c, c_, &made));
+                                  dtype_of<T>(), op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T> [[nodiscard]] Plan broadcast_init(std::span<T> x, int root) const {
@@ -668,12 +682,12 @@ class World {
     }
     // out: hpccoll_share() of the rows.
     template <class T>
-    [[nodiscard]] Plan reducescatter_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+    [[nodiscard]] Plan reducescatter_init(std::span<const T> in, std::span<T> out, Reduction<T> op = HPCCOLL_SUM,
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
         equal_init(share(in, args), out.size(), HPCCOLL_REDUCESCATTER);
         hpccoll_plan *made = nullptr;
-        check(hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op.c, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -835,10 +849,9 @@ class World {
             check(hpccoll_refuse(operation, no_vector, &c, c_));
     }
     std::int64_t *place_for(std::vector<std::int64_t> *counts) const {
-        if (!counts)
-            return nullptr;
-        counts->assign(static_cast<std::size_t>(size()), 0);
-        return counts->data();
+        if (counts)
+            counts->assign(static_cast<std::size_t>(size()), 0);
+        return counts ? counts->data() : nullptr;
     }
     // Where a result goes. An empty span has room for no element, while nullptr asks the library for memory.
     template <class T> static void *place_of(std::span<T> out, std::span<const T> in) {

@@ -13,6 +13,7 @@ OTHERS = {
     "counts": "place_for(counts)",
     "recv_counts": "place_for(recv_counts)",
     "received": "nullptr",
+    "op": "op.c",
     "world": "c_",
     "request": "&made",
     "plan": "&made",

@@ -177,27 +177,33 @@ static int next_name(const hpccoll_world *world, char name[HC_ORDER_NAME]) {
     return length < 0 ? hc__error(HC_INVALID, HC_ORDER_REFUSAL) : length;
 }
 
-/* Tells the ranks that make the call. Their call would match this rank's next one, so it uses up the number. */
+/* Tells the ranks that make the call. Without a name their call would match this rank's next one, so it uses up the
+ * number. */
 static void tell_refusal(const hc__call *call, const hpccoll_world *world, const char *why) {
-    char name[HC_ORDER_NAME];
-    int length = hc_order_refuse(hc__order(world), name);
+    char next[HC_ORDER_NAME];
+    const char *name = call->args ? call->args->name : NULL;
+    int length = name ? (int)strlen(name) : hc_order_refuse(hc__order(world), next);
     if (length < 0)
         return; /* another thread has calls in flight, so the call has no number */
     world->base->calls.refuse(world->base->job->loop, world->number,
-                              &(hc_request){.name = name,
+                              &(hc_request){.name = name ? name : next,
                                             .name_len = (uint32_t)length,
-                                            .order = hc_order_count(hc__order(world)),
+                                            .order = name ? 0 : hc_order_count(hc__order(world)),
                                             .operation = call->operation,
                                             .why = why});
 }
 
-int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
+int hc__call_left(const hc__call *call, hpccoll_world *world, int status) {
     char why[HC__ERROR_BYTES];
-    if ((call->args && call->args->name) || call->operation >= HC_OPERATION_COUNT || hc__world_check(world) < 0)
-        return status;
     snprintf(why, sizeof why, "%s", hpccoll_last_error());
     tell_refusal(call, world, why);
     return hc__error(status, "%s", why);
+}
+
+int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
+    if ((call->args && call->args->name) || call->operation >= HC_OPERATION_COUNT || hc__world_check(world) < 0)
+        return status;
+    return hc__call_left(call, world, status);
 }
 
 /* ---- the request ------------------------------------------------------------------------------------------- */

@@ -50,6 +50,9 @@ int hc__call_step(const hc__call *, hpccoll_world *, const hc__read *read, const
 /* Call it after this rank has refused the call (error set): it tells the other ranks if the call has no name. Returns
  * the status. */
 int hc__call_refused(const hc__call *, hpccoll_world *, int status);
+/* The same after an operation of the call, when the other ranks have begun the next one: they wait for this rank, also
+ * if the call has a name. */
+int hc__call_left(const hc__call *, hpccoll_world *, int status);
 /* Begins the call and waits. */
 int hc__call_now(const hc__call *, hpccoll_world *);
 int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);

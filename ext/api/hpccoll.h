@@ -369,6 +369,9 @@ static inline int64_t hpccoll_share_begin(int64_t rows, int size, int r) {
  * may have only a part of the arrays: no element may depend on elements of other blocks, and the library does not
  * check that. */
 typedef void hpccoll_function(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context);
+/* Such a function calls it before it returns: its call, or wait, is HPCCOLL_UNSUPPORTED on this rank, with this text,
+ * and leaves the result unchanged. Ranks that wait for the share of this rank get HPCCOLL_MISMATCH. */
+HPCCOLL_API void hpccoll_op_fail(const char *why);
 /* Makes a reduction. `block`: the function gets multiples of this number of elements (1: any number). A structure is
  * passed as bytes, HPCCOLL_UINT8, with its size as block. 0: the function gets whole arrays, also in a reducescatter,
  * and the work is not divided. `name`: for errors, equal on all ranks. */

@@ -86,9 +86,16 @@ static int loc_defined(hpccoll_dtype dtype) {
 
 /* ---- the table ------------------------------------------------------------------------------------------------- */
 
+static _Thread_local char failure[HC__ERROR_BYTES / 2]; /* of the function that this thread has called; "": none */
+
+void hpccoll_op_fail(const char *why) {
+    snprintf(failure, sizeof failure, "%s", why && *why ? why : "it has not said why");
+}
+
 static int call_function(const hc_user_reduction *user, const void *in, void *inout, int64_t count, int dtype) {
+    failure[0] = 0;
     ((hpccoll_function *)user->function)(in, inout, count, (hpccoll_dtype)dtype, user->of);
-    return HC_OK;
+    return failure[0] ? hc__error(HC_UNSUPPORTED, "the function of %s has failed: %s", user->name, failure) : HC_OK;
 }
 
 #define LOC_OP(combine, last, text) \

@@ -21,8 +21,9 @@ static hc_folding *of(const hc__after *after) {
     return ((const ending *)(const void *)after)->folding;
 }
 
+/* Without a text it is that of the function that has failed (ops.c). */
 static int said(int status, const char *why) {
-    return status < 0 ? hc__error(status, "%s", why) : status;
+    return status < 0 && *why ? hc__error(status, "%s", why) : status;
 }
 
 static int take(hc_folding *f, const hc_handle *h) {
@@ -73,7 +74,7 @@ static int one_step(hc_folding *f, const hc__call *call, hpccoll_world *world, c
     status = take(f, h);
     int outcome = hc__outcome(world, h, NULL);
     status = outcome < 0 ? outcome : status;
-    return status < 0 && hc_folding_leaves(f) ? hc__call_refused(call, world, status) : status;
+    return status < 0 && hc_folding_leaves(f) ? hc__call_left(call, world, status) : status;
 }
 
 static int all_steps(hc_folding *f, const hc__call *call, hpccoll_world *world, const hc__read *read) {

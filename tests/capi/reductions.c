@@ -259,6 +259,42 @@ static void whole_arrays(int64_t block) {
     CHECK(hpccoll_op_free(&op) == 0);
 }
 
+static void add_or_fail(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
+    const int64_t *a = in;
+    int64_t *b = inout;
+    (void)dtype;
+    for (int64_t i = 0; i < count; i++)
+        b[i] += a[i];
+    if (rank == *(int *)context)
+        hpccoll_op_fail("it is too large");
+}
+
+/* The function fails on rank 1 alone. Where the work is divided, the others wait for its share. */
+static void failing(void) {
+    int which = 1;
+    hpccoll_args args = HPCCOLL_ARGS;
+    hpccoll_reduction op;
+    hpccoll_request *request;
+    const char *said = "the function of sums has failed: it is too large";
+    CHECK(hpccoll_op_create(add_or_fail, &which, 1, "sums", &op) == 0);
+    for (int named = 0; named < 2; named++) {
+        args.name = named ? "sums" : NULL;
+        fill(MOST);
+        EXPECT(hpccoll_allreduce(x, y, MOST, HPCCOLL_INT64, op, &args, world),
+               rank == 1 ? HPCCOLL_UNSUPPORTED : HPCCOLL_MISMATCH, said);
+        untouched(MOST);
+        CHECK(hpccoll_allreduce_async(x, y, 2, HPCCOLL_INT64, op, &args, world, &request) == 0);
+        if (rank == 1)
+            EXPECT(hpccoll_wait(&request), HPCCOLL_UNSUPPORTED, said);
+        else
+            CHECK(hpccoll_wait(&request) == 0 && y[1] != 0x5555555555555555);
+    }
+    which = -1;
+    fill(MOST);
+    CHECK(hpccoll_allreduce(x, y, MOST, HPCCOLL_INT64, op, NULL, world) == 0);
+    CHECK(hpccoll_op_free(&op) == 0);
+}
+
 /* Ranks that differ in a plan, or in the form of a call. */
 static void different_forms(void) {
     const hpccoll_dtype dtype = HPCCOLL_INT64;
@@ -344,6 +380,7 @@ int main(int argc, char **argv) {
     whole_arrays(0);
     wrong();
     if (size > 1) {
+        failing();
         different_forms();
         joined();
     }

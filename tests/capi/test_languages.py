@@ -122,8 +122,13 @@ def test_cpp_on_a_device(needs, compiled, job, fake_cuda: Path) -> None:
     [
         ("c++17", "", "hpccoll.hpp needs C++20: compile with -std=c++20"),  # that of g++ 12 unless told
         ("gnu++20", "auto of = hpccoll::dtype_of<__int128>();\n", "an integer of more than 64 bits does not move"),
+        (
+            "c++20",
+            "void f(hpccoll::World &w, float x, hpccoll::Op<double> &op) { w.allreduce(std::span(&x, 1), op); }\n",
+            "an Op is for spans of its own type",
+        ),
     ],
-    ids=["older", "integer"],
+    ids=["older", "integer", "op"],
 )
 def test_what_the_header_does_not_take_is_one_error(needs, tmp_path, standard: str, program: str, words: str) -> None:
     needs("g++")

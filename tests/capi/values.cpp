@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 
 static int rank, size;
 
@@ -198,6 +199,63 @@ static void check_plans(const hpccoll::World &world) {
     expect(HPCCOLL_INVALID, "the plan is NULL", [&] { sum(); });
 }
 
+struct Boom : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+static double sum_or_throw(double a, double b) {
+    if (rank == size - 1)
+        throw Boom("too large");
+    return a + b;
+}
+
+// The function of an Op throws on the last rank alone; `others`: what the other ranks get, OK or a status.
+template <class Call> static void expect_boom(const hpccoll::World &world, int others, Call call) {
+    const char *words = "has refused this call: the function of sums has failed: too large";
+    if (rank < size - 1 && others < 0)
+        expect(others, words, call);
+    else
+        try {
+            call();
+            check(rank < size - 1, "nothing was thrown");
+        } catch (const Boom &boom) {
+            check(rank == size - 1 && std::string_view(boom.what()) == "too large", "thrown");
+        }
+    check(world.allreduce(1.0) == size, "a sum after a function has thrown"); // the ranks are together
+}
+
+static void check_thrown(const hpccoll::World &world) {
+    const hpccoll::Op<double> sums(sum_or_throw, "sums");
+    std::vector<double> x(20000, 1.0); // the work is divided: the others wait for the share of the last rank
+    std::vector<double> y(1);
+    const std::span<double> large(x), small(y);
+    hpccoll::Args named;
+    named.name = "sums";
+    expect_boom(world, HPCCOLL_MISMATCH, [&] { world.allreduce(large, sums); });
+    expect_boom(world, HPCCOLL_MISMATCH, [&] { world.allreduce(large, sums, named); });
+    expect_boom(world, HPCCOLL_MISMATCH, [&] { world.reduce(large, sums, 0); });
+    check(x == std::vector<double>(x.size(), 1.0), "what a failed call leaves");
+    const auto again = [&] { y[0] = 1; };
+    const auto sum = [&] { check(y[0] == (rank < size - 1 ? size : 1), "the sum where nothing was thrown"); };
+    again();
+    expect_boom(world, HPCCOLL_OK, [&] { world.allreduce(small, sums); });
+    sum();
+    again();
+    expect_boom(world, HPCCOLL_OK, [&] {
+        std::array<hpccoll::Request, 2> two{world.allreduce_async(small, sums), world.barrier_async()};
+        hpccoll::wait_all(two);
+    });
+    sum();
+    again();
+    hpccoll::Plan plan = world.allreduce_init(small, sums);
+    expect_boom(world, HPCCOLL_OK, [&] { plan(); });
+    sum();
+    plan.start();
+    plan = hpccoll::Plan(); // destructors wait, and drop what was thrown
+    { const auto request = world.allreduce_async(small, sums); }
+    expect(HPCCOLL_UNSUPPORTED, "BAND", [&] { world.allreduce(small, HPCCOLL_BAND); });
+}
+
 static void check_all(const hpccoll::World &world) {
     check(world.allreduce(rank, HPCCOLL_MAX) == size - 1, "a value");
     std::array<float, 4> x{float(rank), 1, 2, 3};
@@ -219,6 +277,7 @@ static void check_all(const hpccoll::World &world) {
     hpccoll::Plan norm = world.allreduce_init(std::span(&side, 1), hypotenuse);
     norm();
     check(side == length, "a plan of it");
+    check_thrown(world);
     std::array<int, 2> most{rank, rank};
     world.allreduce(std::span<int>(most), HPCCOLL_MAXLOC);
     check(most[1] == size - 1, "MAXLOC");
