@@ -204,10 +204,12 @@ void hpccoll_f_split(hpccoll_world *const *world, const int *color, const int *k
     report(hpccoll_split(*world, *color, *key, part), ierror);
 }
 
+/* With wrong `ranks` it asks for a set of none: so the library refuses the call, and tells the other ranks. */
 void hpccoll_f_subset(hpccoll_world *const *world, array ranks, hpccoll_world **subset, int *ierror) {
     place p;
-    int status = read_array("hpccoll_subset", "ranks", ranks, &p);
-    report(status < 0 ? status : hpccoll_subset(*world, p.data, (int)p.count, subset), ierror);
+    int wrong = read_array("hpccoll_subset", "ranks", ranks, &p);
+    int status = hpccoll_subset(*world, wrong < 0 ? NULL : p.data, wrong < 0 ? 0 : (int)p.count, subset);
+    report(wrong < 0 ? wrong : status, ierror);
 }
 
 /* ---- grids and halos --------------------------------------------------------------------------------------------- */

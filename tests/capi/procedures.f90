@@ -382,7 +382,8 @@ contains
   subroutine refused_by_one()
     real(c_double) :: x(4), y(4), few(3)
     type(hpccoll_plan) :: plan
-    integer(c_int) :: status
+    type(hpccoll_world) :: one
+    integer(c_int) :: status, members(3)
     integer :: form
     logical :: refuses
     refuses = rank == ranks - 1
@@ -398,6 +399,13 @@ contains
       call hpccoll_allreduce(x, HPCCOLL_SUM, world, out=y)
       call check(all(y == ranks*(form + 1)), "a sum after a call that one rank has refused")
     end do
+    members = [0, 0, ranks - 1]
+    call hpccoll_subset(world, members(::merge(2, 1, refuses)), one, ierror=status)
+    if (refuses) call expect(status, HPCCOLL_INVALID, "hpccoll_subset: ranks is not contiguous")
+    if (.not. refuses) call expect(status, HPCCOLL_MISMATCH, "subset: rank 0 says 3 ranks")
+    x = 1
+    call hpccoll_allreduce(x, HPCCOLL_SUM, world, out=y)
+    call check(all(y == ranks), "a sum after a set that one rank has refused")
   end subroutine
 
   subroutine errors()
