@@ -276,8 +276,10 @@ module hpccoll
     end subroutine
     ! A plan that fills the halo of u from the neighbours on the grid, as hpccoll_halo_exchange_init in hpccoll.h. The
     ! first dimension of u is divided along the first one of the grid, and so on. u may be a section with strides.
-    ! width: for each dimension of the grid, or one number for all. corners: also the corners and edges (.true.).
+    ! width: for each dimension of the grid, or one number for all. corners: a logical, also the corners and edges
+    ! (.true.).
     ! Without bind(c), gfortran 12 would give it a copy of a component, u = cells%value.
+    ! With it, a logical of the default kind is no dummy argument (Fortran 2018, 18.3.6), so corners is of any type.
     subroutine hpccoll_halo_exchange_init(u, width, cart, plan, corners, ierror) &
         bind(c, name="hpccoll_f_halo_exchange_init")
       import
@@ -285,7 +287,7 @@ module hpccoll
       integer(c_int), intent(in) :: width(..)
       type(hpccoll_world), intent(in) :: cart
       type(hpccoll_plan), intent(out) :: plan
-      logical, intent(in), optional :: corners
+      type(*), intent(in), optional :: corners(..)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     ! The same once, without a plan.
@@ -294,7 +296,7 @@ module hpccoll
       type(*), asynchronous :: u(..)
       integer(c_int), intent(in) :: width(..)
       type(hpccoll_world), intent(in) :: cart
-      logical, intent(in), optional :: corners
+      type(*), intent(in), optional :: corners(..)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
   end interface

@@ -80,13 +80,18 @@ typedef struct place {
     hpccoll_dtype dtype;
 } place;
 
+/* HPCCOLL_NO_COMPRESSION: it has none. */
+static hpccoll_dtype dtype_of(array x) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (x->type == types[i].type)
+            return types[i].dtype;
+    return HPCCOLL_NO_COMPRESSION;
+}
+
 static int find_type(const char *procedure, const char *argument, array x, hpccoll_dtype *dtype) {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (x->type == types[i].type) {
-            *dtype = types[i].dtype;
-            return HPCCOLL_OK;
-        }
-    }
+    *dtype = dtype_of(x);
+    if (*dtype != HPCCOLL_NO_COMPRESSION)
+        return HPCCOLL_OK;
     return refuse(procedure, argument,
                   "is of no type that moves: integer of 8 to 64 bits, real(real32), real(real64), "
                   "complex of these, logical(c_bool)");
@@ -255,7 +260,7 @@ void hpccoll_f_cart_shift(hpccoll_world *const *cart, const int *dimension, cons
 
 typedef struct halo {
     int64_t shape[CFI_MAX_RANK], strides[CFI_MAX_RANK];
-    int width[64];
+    int width[64], corners;
     hpccoll_dtype dtype;
 } halo;
 
@@ -270,10 +275,23 @@ static int read_widths(const char *procedure, array width, int ndims, halo *h) {
     return status;
 }
 
+/* A logical of any kind, none of which but c_bool has a dtype; NULL: it is absent, which is .true. */
+static int read_corners(const char *procedure, array corners, halo *h) {
+    hpccoll_dtype dtype = corners ? dtype_of(corners) : HPCCOLL_BOOL;
+    h->corners = !corners;
+    if (corners && (corners->rank || (dtype != HPCCOLL_BOOL && dtype != HPCCOLL_NO_COMPRESSION)))
+        return refuse(procedure, "corners", "is no logical");
+    for (size_t i = 0; corners && i < corners->elem_len; i++)
+        h->corners |= ((const char *)corners->base_addr)[i] != 0;
+    return HPCCOLL_OK;
+}
+
 /* The array may be a section with strides. */
-static int read_halo(const char *procedure, array u, array width, const hpccoll_world *cart, halo *h) {
+static int read_halo(const char *procedure, array u, array width, const hpccoll_world *cart, array corners, halo *h) {
     *h = (halo){.dtype = HPCCOLL_FLOAT64};
     int status = read_widths(procedure, width, hpccoll_cart_dims(cart, 0, NULL), h);
+    if (status >= 0)
+        status = read_corners(procedure, corners, h);
     if (status >= 0)
         status = find_type(procedure, "u", u, &h->dtype);
     for (int d = 0; status >= 0 && d < u->rank; d++) {
@@ -285,28 +303,22 @@ static int read_halo(const char *procedure, array u, array width, const hpccoll_
     return status;
 }
 
-/* `corners`: a logical of the default kind; NULL: it is absent, which is .true. */
-static int has_corners(const int *corners) {
-    return !corners || *corners;
-}
-
 /* An array that is wrong here has the dtype of none: so the library refuses the call, and tells the other ranks. */
-void hpccoll_f_halo_exchange_init(array u, array width, hpccoll_world *const *cart, hpccoll_plan **plan,
-                                  const int *corners, int *ierror) {
+void hpccoll_f_halo_exchange_init(array u, array width, hpccoll_world *const *cart, hpccoll_plan **plan, array corners,
+                                  int *ierror) {
     halo h;
     *plan = NULL;
-    int wrong = read_halo("hpccoll_halo_exchange_init", u, width, *cart, &h);
+    int wrong = read_halo("hpccoll_halo_exchange_init", u, width, *cart, corners, &h);
     int status = hpccoll_halo_exchange_init(u->base_addr, wrong < 0 ? HPCCOLL_NO_COMPRESSION : h.dtype, u->rank,
-                                            h.shape, h.strides, h.width, has_corners(corners), *cart, plan);
+                                            h.shape, h.strides, h.width, h.corners, *cart, plan);
     report(wrong < 0 ? wrong : status, ierror);
 }
 
-void hpccoll_f_halo_exchange(array u, array width, hpccoll_world *const *cart, const int *corners, int *ierror) {
+void hpccoll_f_halo_exchange(array u, array width, hpccoll_world *const *cart, array corners, int *ierror) {
     halo h;
-    int status = read_halo("hpccoll_halo_exchange", u, width, *cart, &h);
+    int status = read_halo("hpccoll_halo_exchange", u, width, *cart, corners, &h);
     if (status >= 0)
-        status = hpccoll_halo_exchange(u->base_addr, h.dtype, u->rank, h.shape, h.strides, h.width,
-                                       has_corners(corners), *cart);
+        status = hpccoll_halo_exchange(u->base_addr, h.dtype, u->rank, h.shape, h.strides, h.width, h.corners, *cart);
     report(status, ierror);
 }
 

@@ -177,6 +177,9 @@ contains
     call hpccoll_halo_exchange_init(u, [1, 1, 1], cart, plan, ierror=status)
     call hpccoll_last_error(text)
     call check(status == HPCCOLL_INVALID .and. index(text, "width is for each dimension") > 0, "three widths")
+    call hpccoll_halo_exchange_init(u, 1, cart, plan, rank, status)
+    call hpccoll_last_error(text)
+    call check(status == HPCCOLL_INVALID .and. index(text, "corners is no logical") > 0, "an integer for corners")
     call hpccoll_halo_exchange_init(u, 3, cart, plan, ierror=status)
     call hpccoll_last_error(text)
     call check(status == HPCCOLL_INVALID .and. index(text, "shape (6, 6) has no halo of width (3, 3)") > 0, "a width")
@@ -186,6 +189,7 @@ contains
     call hpccoll_halo_exchange_init(u, 1, world, plan, ierror=status)
     call hpccoll_last_error(text)
     call check(status == HPCCOLL_INVALID .and. index(text, "are on no grid") > 0, "a plan on no grid")
+    call hpccoll_halo_exchange(u, 1, cart, .false._c_bool)
     if (ranks == 1) return
     if (rank == 1) then
       call hpccoll_halo_exchange_init(words, 1, cart, plan, ierror=status)

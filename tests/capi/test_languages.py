@@ -29,7 +29,9 @@ def fortran(mpicc, modules, compiled) -> Callable[[str], Path]:
     binding = subprocess.run(["gfortran", "-print-file-name=include"], capture_output=True, text=True, check=True)
     for compiler, source in sources:
         objects.append(folder / f"{source.replace('/', '-')}.o")
-        flags = ["-Wno-c-binding-type", f"-J{folder}"] if compiler == "gfortran" else ["-Wall", "-Wextra", "-Wpedantic"]
+        flags = ["-Wall", "-Wextra", "-Wpedantic"]
+        if compiler == "gfortran":
+            flags = ["-std=f2018", "-Wno-c-binding-type", f"-J{folder}"]
         command = [compiler, "-O1", "-g", "-Werror", *flags, "-Iext/api", f"-I{binding.stdout.strip()}", "-c", source]
         done = subprocess.run([*command, "-o", objects[-1]], cwd=ROOT, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
