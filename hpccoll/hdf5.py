@@ -3,7 +3,7 @@
 
 HDF5 writes most of a file when it closes it. If that write fails, HDF5 1.14 ends the process by SIGSEGV, or is silent.
 So HDF5 here writes to an object that hides failures from it: it stores the first one, accepts all later calls, and
-raises after HDF5 has closed the file.
+raises after HDF5 has closed the file. It reads in the same way, through an object that compares checksums.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["package", "writing"]
+import numpy as np
+
+from hpccoll.checksums import Checked, Sums
+
+__all__ = ["changing", "package", "reading", "writing"]
 
 
 def package() -> Any:
@@ -31,7 +35,7 @@ def package() -> Any:
 
 
 @contextmanager
-def writing(path: Path, mode: str = "w") -> Iterator[Any]:
+def writing(path: Path, mode: str = "w", *, sums: Sums | None = None) -> Iterator[Any]:
     """Write a file, in a block.
 
         >>> import tempfile, pathlib
@@ -40,12 +44,48 @@ def writing(path: Path, mode: str = "w") -> Iterator[Any]:
         ...     file["u"] = np.ones(3)
 
     :param mode: `w` makes a new file, `r+` changes an existing one
+    :param sums: the checksums of what the file has so far, which are completed and appended, for `reading`
     :returns: the `h5py.File`
     :raises OSError: the file could not be written
     """
-    h5py, disk = package(), _Disk(path, os.O_TRUNC | os.O_CREAT if mode == "w" else 0)
+    h5py, disk = package(), _Disk(path, os.O_TRUNC | os.O_CREAT if mode == "w" else 0, sums)
     try:
         with h5py.File(disk, mode, libver="latest") as file:
+            yield file
+        disk.seal()
+    except Exception:
+        disk.end()  # an error of HDF5 may be a consequence
+        raise
+    finally:
+        disk.close()
+    disk.end()
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[Any]:
+    """Change a file that has checksums, in a block.
+
+    :returns: the `h5py.File`
+    :raises OSError: the file could not be written, or its checksums are damaged
+    """
+    with Checked(path) as found:
+        table, size = found.table, found.size
+    os.truncate(path, size)
+    with writing(path, "r+", sums=Sums(table, size)) as file:
+        yield file
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Any]:
+    """Read a file that has checksums, in a block; what is read may be used after the block only.
+
+    :returns: the `h5py.File`
+    :raises DamagedError: what HDF5 has read is not what was written
+    :raises OSError: the file could not be read
+    """
+    h5py, disk = package(), _Source(path)
+    try:
+        with h5py.File(disk, "r") as file:
             yield file
     except Exception:
         disk.end()  # an error of HDF5 may be a consequence
@@ -55,11 +95,36 @@ def writing(path: Path, mode: str = "w") -> Iterator[Any]:
     disk.end()
 
 
+class _Source(Checked):
+    """A checked file for HDF5: each call succeeds, also after a failure, and `end` raises the first error."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._problem: BaseException | None = None
+
+    def readinto(self, into: Any) -> int:
+        """Read bytes at the position; zeros after a failure."""
+        try:
+            if self._problem is None:
+                return super().readinto(into)
+        except BaseException as error:  # noqa: BLE001 - HDF5 would not survive it
+            self._problem = error
+        out = np.frombuffer(into, np.uint8)
+        out[:] = 0
+        return len(out)
+
+    def end(self) -> None:
+        """Raise the first error."""
+        if self._problem:
+            raise self._problem
+
+
 class _Disk(io.RawIOBase):
     """A file object for HDF5: each call succeeds, also after the end, and `end` raises the first error."""
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, sums: Sums | None) -> None:
         super().__init__()
+        self._sums = sums
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
         self._at = 0
         self._problem: BaseException | None = None
@@ -69,6 +134,11 @@ class _Disk(io.RawIOBase):
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def seal(self) -> None:
+        """Append the checksums."""
+        if (sums := self._sums) is not None:
+            self._tried(lambda: sums.append(self._fd))
 
     def end(self) -> None:
         """Close the file, and raise the first error."""
@@ -99,6 +169,8 @@ class _Disk(io.RawIOBase):
     def _write(self, left: memoryview) -> int:
         while left:
             count = os.pwrite(self._fd, left, self._at)
+            if self._sums is not None:
+                self._sums.note(self._at, left[:count])
             self._at, left = self._at + count, left[count:]
         return 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll import durable, errors
+from hpccoll.checksums import Checked, DamagedError, Sums
 from hpccoll.text import byte_size, say
 
 __all__ = ["CommitFile"]
@@ -32,8 +33,8 @@ class CommitFile:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with durable.replacing(self.path) as fresh, fresh.open("wb") as file:
-                pickle.dump((number, commit), file, protocol=pickle.HIGHEST_PROTOCOL)
+            with durable.replacing(self.path) as fresh, fresh.open("w+b", buffering=0) as file:
+                _Summed(file).put((number, commit))
         except OSError as error:
             if not self._fails:
                 _say(f"commit {number} was not written to {self.path}: {error} ({self._space((number, commit))}). The "
@@ -62,9 +63,12 @@ class CommitFile:
         :raises InvalidArgumentError: the file cannot be read, or holds something else
         """
         try:
-            data = self.path.read_bytes()
+            with Checked(self.path) as file:
+                data = file.read()
         except FileNotFoundError:
             return None
+        except DamagedError as error:
+            raise errors.InvalidArgumentError(f"no commit can be read: {error}") from error
         except OSError as error:
             raise errors.InvalidArgumentError(f"no commit can be read from {self.path}: {error.strerror}") from error
         try:
@@ -72,6 +76,28 @@ class CommitFile:
             return int(number), commit
         except Exception as error:
             raise errors.InvalidArgumentError(f"{self.path} is no commit of an elastic job: {error}") from error
+
+
+class _Summed:
+    """A file for pickle, with checksums."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._sums, self._at = file, Sums(), 0
+
+    def put(self, values: Any) -> None:
+        """Write the values, and the checksums behind them."""
+        pickle.dump(values, self, protocol=pickle.HIGHEST_PROTOCOL)
+        self._sums.append(self._file.fileno())
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            count = self._file.write(left)
+            self._sums.note(self._at, left[:count])
+            self._at, left = self._at + count, left[count:]
+        return size
 
 
 class _Counter:

@@ -15,7 +15,7 @@ from hpccoll.halo import widths_of
 from hpccoll.topology import Cart
 from hpccoll.worlds import World
 
-__all__ = ["Part", "is_utf8", "placed"]
+__all__ = ["Part", "escaped", "is_utf8", "placed", "unescaped"]
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,16 @@ def is_utf8(name: str) -> bool:
         return b"\0" not in name.encode()
     except UnicodeEncodeError:
         return False
+
+
+def escaped(text: str) -> str:
+    """Write a name as HDF5 wants it in a virtual dataset, where `%b` counts blocks and `%%` is a percent sign."""
+    return text.replace("%", "%%")
+
+
+def unescaped(text: str) -> str:
+    """Read a name of a virtual dataset."""
+    return text.replace("%%", "%")
 
 
 def _whole(name: str, said: list[Any]) -> tuple[Any, tuple[int, ...], list[tuple[list[int], list[int]]]]:

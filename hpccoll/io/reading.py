@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpccoll import hdf5, objects, text
+from hpccoll.checksums import DamagedError
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together, why
+from hpccoll.io.layout import unescaped
 from hpccoll.io.versions import PARTS, candidates, check_sizes, named, others, sizes_in
 from hpccoll.worlds import World
 
@@ -46,19 +48,19 @@ def load(
     :param shape: of this rank's part, where `offset` is given
     :param world: the World of the call; None: the World of `init()`
     :returns: a new array
-    :raises CheckpointError: there is no such checkpoint or array, a file of it is missing or not whole, or the part is
-        not inside of the array: on all ranks
+    :raises CheckpointError: there is no such checkpoint or array, a file of it is missing or not whole, what was read
+        is not what was written (by its checksums), or the part is not inside of the array: on all ranks
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     own = current(world)
 
-    def read(file: Any) -> np.ndarray:
+    def read(file: Any, main: Path) -> np.ndarray:
         whole = file[name]
         if not hasattr(whole, "shape"):
             raise OSError(f"{name!r} is a group of arrays: {', '.join(whole)}")
-        return np.asarray(whole[_slices(whole.shape, offset, shape, own)])
+        return _read_part(main, whole, _slices(whole.shape, offset, shape, own))
 
-    return _of_one_version(own, target_of(own, path)[0], read)
+    return _of_one_version(own, target_of(own, path)[0], read, f"{name!r}: ")
 
 
 def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> dict[str, Any]:
@@ -67,52 +69,81 @@ def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> d
     :param path: as for `save`
     :param world: the World of the call; None: the World of `init()`
     :returns: the attributes by name, on all ranks; of the checkpoint before where `load` would read that one
-    :raises CheckpointError: there is no such checkpoint, or a file of it is missing: on all ranks
+    :raises CheckpointError: there is no such checkpoint, or a file of it is missing or damaged: on all ranks
     """
     own = current(world)
 
-    def read(file: Any) -> dict[str, Any]:
+    def read(file: Any, _: Path) -> dict[str, Any]:
         return {key: _plain(value) for key, value in file.attrs.items() if key != PARTS}
 
     return _of_one_version(own, target_of(own, path)[0], read)
+
+
+def _read_part(main: Path, whole: Any, at: tuple[slice, ...]) -> np.ndarray:
+    """Read a part of an array of the main file; from the files of the nodes, if they have its values.
+
+    HDF5 would open those itself, and read them without a look at their checksums.
+    """
+    at = (*at, *(slice(0, n) for n in whole.shape[len(at) :]))
+    out = np.zeros([here.stop - here.start for here in at], whole.dtype)  # what no part covers is zero
+    if not whole.is_virtual:
+        if out.size:
+            whole.read_direct(out, at)
+        return out
+    sources: dict[str, list[tuple[str, tuple[slice, ...], tuple[slice, ...]]]] = {}
+    for source in whole.virtual_sources():
+        starts, lasts = source.vspace.get_select_bounds()
+        both = [(max(h.start, a), min(h.stop, b + 1)) for h, a, b in zip(at, starts, lasts, strict=True)]
+        if all(low < high for low, high in both):
+            inside = tuple(slice(low - a, high - a) for (low, high), a in zip(both, starts, strict=True))
+            into = tuple(slice(low - h.start, high - h.start) for (low, high), h in zip(both, at, strict=True))
+            sources.setdefault(source.file_name, []).append((source.dset_name, inside, into))
+    for file, pieces in sources.items():
+        with hdf5.reading(main.with_name(unescaped(file))) as opened:
+            for name, inside, into in pieces:
+                opened[unescaped(name)].read_direct(out, inside, into)
+    return out
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _of_one_version(own: World, target: Path, read: Callable[[Any], T]) -> T:
+def _of_one_version(own: World, target: Path, read: Callable[[Any, Path], T], what: str = "") -> T:
     """Read the main file on all ranks, again if a save of others has replaced it meanwhile.
 
-    HDF5 reads a file that was removed before it was opened as zeros, and ranks could read different versions.
+    Else ranks could read different versions.
 
     :param read: reads what this rank wants from the open file
+    :param what: that is, as the begin of the text if the file is damaged
     :raises CheckpointError: it cannot be read, on a rank; all ranks know
     """
     for _ in range(TURNS):
         if main := _whole(own, target):
             found: list[T] = []
-            versions = together(own, main, functools.partial(_read_version, main, read, found))
+            versions = together(own, main, functools.partial(_read_version, main, read, found, what))
             if versions[0] is not None and all(version == versions[0] for version in versions):
                 return found[0]
     raise CheckpointError(f"checkpoint {target}: a save has replaced it each of {TURNS} times that it was read")
 
 
-def _read_version(main: Path, read: Callable[[Any], T], found: list[T]) -> list[str] | None:
+def _read_version(main: Path, read: Callable[[Any, Path], T], found: list[T], what: str) -> list[str] | None:
     """Read a main file into `found`.
 
     :returns: the names of the files of its version; None: another version has replaced it
     """
     before = _identity(main)
     try:
-        with hdf5.package().File(main, "r", locking=False) as file:
-            found.append(read(file))
-            sizes = sizes_in(file)
+        with hdf5.reading(main) as file:
+            value, sizes = read(file, main), sizes_in(file)
         check_sizes(main, sizes)  # what is there now was there when it was read
-    except Exception:
+    except Exception as error:
         if _identity(main) != before:
             return None
+        if isinstance(error, DamagedError):
+            raise OSError(f"{what}{error}") from error
         raise
+    found.append(value)
     return list(sizes)
 
 

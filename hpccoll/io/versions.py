@@ -95,11 +95,9 @@ def candidates(target: Path) -> list[Path]:
 def named(main: Path) -> list[str]:
     """List the names of the files that a main file needs, after a check that all exist and have the right size.
 
-    HDF5 would read a missing file as zeros.
-
     :raises OSError: the check failed, or the main file cannot be read
     """
-    with hdf5.package().File(main, "r", locking=False) as file:
+    with hdf5.reading(main) as file:
         sizes = sizes_in(file)
     check_sizes(main, sizes)
     return list(sizes)

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from hpccoll import durable, errors, hdf5, objects
+from hpccoll.checksums import Sums, sums_of
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together
-from hpccoll.io.layout import Part, is_utf8, placed
+from hpccoll.io.layout import Part, escaped, is_utf8, placed
 from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
 from hpccoll.worlds import World
@@ -148,7 +149,7 @@ def _write_by_nodes(
     node_file = version.node_file(nodes[own.rank])
     for turn in range(max(nodes.count(node) for node in nodes)):  # the ranks of a node share a file, in turns
         mine = turn < len(local) and local[turn] == own.rank
-        write = partial(_write_part, node_file, "r+" if turn else "w", own.rank, parts)
+        write = partial(_write_part, node_file, turn == 0, own.rank, parts)
         together(own, node_file, write if mine else None)
     found = together(own, node_file, (lambda: _sync_new(node_file)) if own.rank == local[0] else None)
     sizes = {version.node_file(nodes[rank]).name: size for rank, size in enumerate(found) if size}
@@ -158,8 +159,8 @@ def _write_by_nodes(
     return list(sizes)
 
 
-def _write_part(file: Path, mode: str, rank: int, parts: Mapping[str, np.ndarray]) -> None:
-    with hdf5.writing(file, mode) as out:
+def _write_part(file: Path, first: bool, rank: int, parts: Mapping[str, np.ndarray]) -> None:
+    with hdf5.writing(file, sums=Sums()) if first else hdf5.changing(file) as out:
         group = out.create_group(f"rank{rank}")
         for name, array in parts.items():
             group.create_dataset(name, data=array.reshape(1) if array.ndim == 0 else array)
@@ -176,22 +177,17 @@ def _write_main(
     _refuse_what_is_no_file(version.target)
     check_sizes(version.target, sizes)
     h5py = hdf5.package()
-    with hdf5.writing(version.fresh) as out:
+    with hdf5.writing(version.fresh, sums=Sums()) as out:
         for name, (dtype, shape, places) in layout.items():
             whole = h5py.VirtualLayout(shape, dtype)
             for rank, (offset, part) in enumerate(places):
                 if 0 not in part:
                     at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
-                    file, inside = (_escaped(text) for text in (sources[rank], f"rank{rank}/{name}"))
+                    file, inside = (escaped(text) for text in (sources[rank], f"rank{rank}/{name}"))
                     whole[at] = h5py.VirtualSource(file, inside, tuple(part))
             out.create_virtual_dataset(name, whole)
         _set_attributes(out, sizes, attrs)
     _sync_new(version.fresh)
-
-
-def _escaped(text: str) -> str:
-    """Write a name as HDF5 wants it in a virtual dataset, where `%b` counts blocks and `%%` is a percent sign."""
-    return text.replace("%", "%%")
 
 
 # ---- writing by MPI-IO ----------------------------------------------------------------------------------
@@ -250,7 +246,8 @@ def _write_by_mpi(
         together(own, file, lambda: _write_whole(file, comm, own.rank, parts, layout))
     leads = nodes.index(nodes[own.rank]) == own.rank
     together(own, file, (lambda: durable.sync(file)) if leads else None)
-    together(own, version.target, (lambda: _complete(version, attrs)) if own.rank == 0 else None)
+    found = together(own, file, lambda: sums_of(file, own.rank, own.size))
+    together(own, version.target, (lambda: _complete(version, b"".join(found), attrs)) if own.rank == 0 else None)
     return []
 
 
@@ -267,9 +264,10 @@ def _write_whole(
         out.flush()
 
 
-def _complete(version: Version, attrs: Mapping[str, Any]) -> None:
-    """Add the attributes to a file that is on the disk: HDF5 cannot write texts in parallel."""
+def _complete(version: Version, sums: bytes, attrs: Mapping[str, Any]) -> None:
+    """Add the attributes and the checksums to a file that is on the disk: HDF5 cannot write texts in parallel."""
     _refuse_what_is_no_file(version.target)
-    with hdf5.writing(version.fresh, "r+") as out:
+    table = np.frombuffer(sums, "<u4")
+    with hdf5.writing(version.fresh, "r+", sums=Sums(table, version.fresh.stat().st_size)) as out:
         _set_attributes(out, {}, attrs)
     _sync_new(version.fresh)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """States and the sampler, in one process."""
 
-import pickle
 import random
 import re
 import resource
@@ -16,6 +15,7 @@ import pytest
 import hpccoll
 from hpccoll import default_rendezvous, elastic
 from hpccoll.elastic import versions
+from hpccoll.elastic.commit_file import CommitFile
 from hpccoll.elastic.versions import Commit, Report
 from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous import newcomer
@@ -118,9 +118,17 @@ def test_the_next_run_begins_with_the_file(tmp_path: Path) -> None:
     again = elastic.ArrayState(weights=np.zeros(2), step=0, path=path)
     again.begin()
     assert again.step == 7 and again.version == (0, 8)  # what the run began with was its first commit
-    path.write_bytes(b"something else")
-    with pytest.raises(hpccoll.InvalidArgumentError, match="is no commit of an elastic job"):
-        elastic.ObjectState(path=path).begin()
+    written = path.read_bytes()
+    for at in range(len(written)):
+        path.write_bytes(written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
+        with pytest.raises(
+            hpccoll.InvalidArgumentError, match=r"no commit can be read: .*commit .*(damaged|checksums)"
+        ):
+            elastic.ArrayState(weights=np.zeros(2), step=0, path=path).begin()
+    for at in (0, 1, len(written) - 1):
+        path.write_bytes(written[:at])
+        with pytest.raises(hpccoll.InvalidArgumentError, match="does not end with its checksums"):
+            elastic.ObjectState(path=path).begin()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,7 @@ def test_the_file_of_another_state_is_refused(tmp_path: Path, other: dict[str, A
     elastic.run(lambda state: state.commit())(elastic.ArrayState(weights=np.ones(2), step=3, path=path))
     hpccoll.shutdown()
     if not other:
-        path.write_bytes(pickle.dumps((1, (1, 2, 3))))
+        CommitFile(path).write(1, (1, 2, 3))
     state = elastic.ArrayState(step=0, path=path, **other)
     with pytest.raises(hpccoll.InvalidArgumentError, match=f"the commit in .*commit does not fit this state: {words}"):
         state.begin()
