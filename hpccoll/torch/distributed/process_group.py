@@ -470,6 +470,8 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def _receive(self, what: str, tensors: Any, peer: int, tag: int) -> Work:
         tensor = one(tensors, "recv")
+        if tag < 0:  # to hpccoll it means any tag, and to no other backend
+            raise errors.InvalidArgumentError(f"tag is {tag}: torch.distributed has tags from 0")
         target = ADAPTER.contiguous(tensor)
         handle = self.world.core.recv(moved(target), peer, tag, exact=True)
         return self._p2p(what, handle, tensor, copies_back([target], [tensor]))

@@ -278,6 +278,22 @@ def test_send_and_recv() -> None:
         dist.send(torch.full((3,), rank, dtype=torch.bfloat16), 0, tag=8)
 
 
+def test_a_negative_tag_is_refused() -> None:
+    """As gloo does: hpccoll's own number for any tag received messages of every tag."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    sent = dist.isend(torch.full((1,), float(rank)), (rank + 1) % size, tag=5)
+    x = torch.full((1,), -1.0)
+    for call in (dist.send, dist.isend, dist.recv, dist.irecv):
+        with pytest.raises(HpccollError, match="tag is -1"):
+            call(x, (rank - 1) % size, tag=-1)
+    with pytest.raises(HpccollError, match="tag is -1"):
+        dist.recv(x, tag=-1)
+    assert x.item() == -1
+    dist.recv(x, (rank - 1) % size, tag=5)
+    sent.wait()
+    assert x.item() == (rank - 1) % size
+
+
 def test_a_ring_of_a_batch() -> None:
     size, rank = dist.get_world_size(), dist.get_rank()
     sent, received = torch.full((20000,), float(rank)), torch.empty(20000)
