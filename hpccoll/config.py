@@ -19,6 +19,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from hpccoll import _core, errors, inherited
 from hpccoll.compared import Compared
 from hpccoll.text import some_ranks
@@ -341,6 +343,8 @@ def _find(fields: dict[str, Any], name: str, as_given: str) -> Any:
 
 def _value(field: Any, value: Any) -> Any:
     """Read a value of init() or of a site file: text is what the variable would hold, as "16M"."""
+    if isinstance(value, np.generic):
+        value = value.item()
     return _parse(field, value, f"{variable(field.name)} ({field.name})") if isinstance(value, str) else value
 
 

@@ -41,6 +41,24 @@ def test_arguments_go_before_the_environment():
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "same"),
+    [
+        ("fusion_threshold", np.int64(4096), 4096),
+        ("fusion_threshold", np.uint8(7), 7),
+        ("stall_limit", np.float32(7.5), 7.5),
+        ("stall_limit", np.int32(3), 3),
+        ("debug", np.True_, True),
+        ("wire", np.str_("fp16"), "fp16"),
+    ],
+)
+def test_numbers_of_numpy_are_numbers(name, value, same):
+    found = getattr(config.read({}, **{name: value}), name)
+    assert (found, type(found)) == (same, type(same))
+    with pytest.raises(hpccoll.InvalidArgumentError, match=r"fusion_threshold\) is -1, not 0 to"):
+        config.read({}, fusion_threshold=np.int64(-1))
+
+
+@pytest.mark.parametrize(
     ("name", "value", "hint"),
     [
         ("HPCCOLL_FUSION_TRESHOLD", "1", "did you mean HPCCOLL_FUSION_THRESHOLD?"),
