@@ -23,7 +23,7 @@ cdef object lasting(Loop loop, object x, list fills, list restores):
                 f"x ({arrays.name_of(x)}) lies in device memory: plans are for host memory, use the _async form")
         if isinstance(x, (list, tuple, bool, int, float, complex, np.generic)):
             raise errors.InvalidArgumentError(
-                f"x is a {type(x).__name__}: a plan reads the same memory at each start, so it needs an array")
+                f"x is of type {type(x).__name__}: a plan reads the same memory at each start, so it needs an array")
         x, restore = arrays.adopt(x)
     restores.append(restore)
     if x.flags.c_contiguous:

@@ -145,7 +145,7 @@ def test_ranks_that_are_all_stopped_are_named_with_what_continues_them() -> None
 @pytest.mark.parametrize(
     ("limits", "hosts", "words"),
     [
-        ({"min_np": 2, "elastic_timeout": 30}, {"a": 2}, "1 ranks, --min-np is 2, and no more had come after 30 s"),
+        ({"min_np": 2, "elastic_timeout": 30}, {"a": 2}, "1 rank, --min-np is 2, and no more had come after 30 s"),
         ({"min_np": 2, "host_failures": 1}, {"a": 2}, "all hosts are excluded"),
         ({"reset_limit": 0}, {"a": 2}, "would change again, after 0 changes: --reset-limit is 0"),
     ],
@@ -212,7 +212,7 @@ def test_the_job_begins_with_the_least_ranks_when_others_do_not_come(limits: dic
     job = Script({"a": 3}, np=3, min_np=2, max_np=3, **limits)
     job.tell(Came(0, 0)), job.tell(Came(1, 0))
     job.tell(Tick(), later=11)
-    assert job.last == [Say("2 ranks stand ready, waiting for 3 (-np)")]
+    assert job.last == [Say("2 ranks ready, waiting for 3 (-np)")]
     job.tell(Tick(), later=10)
     assert job.kinds(End, Form) == [Form(1, (0, 1))]
 
@@ -292,7 +292,7 @@ def test_an_early_worker_that_does_not_come_is_named() -> None:
     job.tell(Gone(1, -9, "killed"))
     job.tell(Came(0, 1))
     job.tell(Early(2))
-    said = "1 ranks stand ready, waiting for 2 (--min-np); a new rank has called init(), and not elastic.run() yet"
+    said = "1 rank ready, waiting for 2 (--min-np); a new rank has called init(), and not elastic.run() yet"
     assert job.tell(Tick(), later=11) == [Say(said)]
     (end,) = job.tell(Tick(), later=31)
     assert end.status == 1 and "(--elastic-timeout); a new rank has called init(), and not elastic.run() yet" in end.why

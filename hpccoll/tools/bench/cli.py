@@ -189,7 +189,7 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     chosen = list(COLLECTIVES) if asked == ["all"] else list(dict.fromkeys(asked))
     dtypes = arguments.dtype.split(",")
     peers = list(dict.fromkeys(word for word in arguments.against.split(",") if word))
-    _known("collective", chosen, (*COLLECTIVES, training.NAME, control.NAME))
+    _known("collective", chosen, (*COLLECTIVES, training.NAME, control.NAME, startup.NAME))
     _known("--dtype", dtypes, job.DTYPES)
     _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
     for word in peers:

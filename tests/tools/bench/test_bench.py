@@ -181,6 +181,7 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
     ("words", "said"),
     [
         (["allreduc"], "collective 'allreduc': there are allreduce, "),
+        (["allreduc"], ", control, startup"),
         (["allreduce", "--dtype", "float8"], "--dtype 'float8': there are float32, "),
         (["allreduce", "--against", "mvapich"], "--against 'mvapich': there are mpi4py, "),
         (["allreduce", "--against", "nccl"], "NCCL needs a GPU per rank"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.__main__ import main
 from hpccoll.tools.launch.installed import plan
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
 from hpccoll.tools.launch.standard_input import Source
@@ -154,6 +155,16 @@ def test_hosts_are_filled_in_order() -> None:
 def test_what_cannot_be_placed_is_refused(ranks: int | None, hosts: str, says: str) -> None:
     with pytest.raises(LaunchError, match=says):
         fill_hosts(ranks, parse_hosts(hosts) if hosts else ())
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [(["--min-np", "3"], "--min-np 3"), (["-np", "3", "--min-np", "1"], "-np 3")]
+)
+def test_hosts_that_are_too_small_are_refused_by_the_option_that_was_given(
+    words: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words, "-H", "localhost:2", "true"]) == 2
+    assert f"hpccoll run: {option}: the hosts take 2 ranks" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

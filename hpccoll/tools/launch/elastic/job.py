@@ -113,7 +113,8 @@ def make(
     if not 1 <= min_np <= np <= max_np:
         raise LaunchError(f"--min-np {min_np}, -np {np}, --max-np {max_np}: needs 1 <= min <= np <= max")
     if not script and sum(chosen.values()) < np:
-        raise LaunchError(f"-np {np}: the hosts take {sum(chosen.values())} ranks; raise the numbers after -H")
+        option = "-np" if arguments.ranks else "--min-np"
+        raise LaunchError(f"{option} {np}: the hosts take {sum(chosen.values())} ranks; raise the numbers after -H")
     cooldown = arguments.blacklist_cooldown_range
     limits = Limits(
         np,

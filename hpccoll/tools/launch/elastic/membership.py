@@ -364,18 +364,18 @@ class Membership:
 
     def _wait_for_ranks(self, count: int, wanted: int, starting: bool, now: float) -> None:
         """E9: there are too few ranks: wait, and end the job at the limit, with the reason."""
-        limits = self.limits
+        limits, ranks = self.limits, f"{count} rank{'' if count == 1 else 's'}"
         if self.short_since is None:
             self.short_since = now
         if not starting and not limits.discovers and not self.hosts.may_come():
             why = "all hosts are excluded, or have been asked to leave"
-            self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more can come: {why}")
+            self._end(1, f"{ranks}, --min-np is {limits.min_np}, and no more can come: {why}")
         elif now - self.short_since >= limits.elastic_timeout:
             waited = f"after {limits.elastic_timeout:g} s (--elastic-timeout)"
-            self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more had come {waited}{self._early()}")
+            self._end(1, f"{ranks}, --min-np is {limits.min_np}, and no more had come {waited}{self._early()}")
         else:
             option = "--min-np" if wanted == limits.min_np else "-np"
-            self._report(f"{count} ranks stand ready, waiting for {wanted} ({option}){self._early()}", now)
+            self._report(f"{ranks} ready, waiting for {wanted} ({option}){self._early()}", now)
 
     # ---- helpers ----------------------------------------------------------------------------------------
 
