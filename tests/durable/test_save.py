@@ -14,6 +14,14 @@ blows.py makes each row in processes, blow.c strikes. `make test-all` runs the w
         2      2  new          58     58      116      232    406         0
         3      1  new          64     64      192      384    640         0
 
+The table is from before the files had checksums. With them, five rows were repeated in full, without a failure:
+
+        1      1  existing     49     49       49       98    196         0
+        2      1  existing     65     65      130      260    455         0
+        2      2  existing     68     68      136      272    476         0
+        1      1  new          47     47       47       94    188         0
+        2      1  new          63     63      126      252    441         0
+
 Before this order of steps, 61 of 273 rows of two ranks on two nodes lost the checkpoint, or ended a rank by SIGSEGV.
 """
 
