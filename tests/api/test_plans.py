@@ -353,9 +353,7 @@ def test_the_others_hear_of_what_one_rank_refuses(threads):
 def test_what_one_rank_does_wrong(threads):
     def program(world):
         for x in ([1.0, 2.0], 3, (1.0,)):
-            with pytest.raises(
-                errors.InvalidArgumentError, match=r"^(?!.* is a (int|list)).*x is of type .*: .*so it needs an array"
-            ):
+            with pytest.raises(errors.InvalidArgumentError, match=r"x is of type \w+: .* so it needs an array"):
                 world.broadcast_init(x)
         x = np.ones(2)
         receive = world.recv_init(x, world.rank)
