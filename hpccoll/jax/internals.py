@@ -113,13 +113,30 @@ dispatch.runtime_tokens = _Tokens()
 
 
 class _Programs:
-    """Programs with operations that JAX starts without Python, and so without a token."""
+    """The programs of this process that have operations."""
 
-    any = False
+    device: Any = None
+    """Where they run; None: there is none yet."""
+    without_token = False
+    """Whether JAX starts any of them without Python, and so without a token."""
 
 
-def _start_without_python() -> None:
-    """Make JAX start a program from C++ if its only effect is the unordered one.
+def _check_device(device: Any) -> None:
+    """Refuse programs on a second device, which would run at the same time: calls of one name would mix their values.
+
+    :raises UnsupportedError: (a ValueError) there are programs on another device
+    """
+    if _Programs.device not in (None, device):
+        raise errors.UnsupportedError(
+            f"a program with operations of hpccoll for {device}, and another one was for {_Programs.device}: one "
+            "process drives one device with hpccoll.jax; use jax.device_put(x, device) with one device for all "
+            "arguments, or start a process per device"
+        )
+    _Programs.device = device
+
+
+def _watch_programs() -> None:
+    """Check each program's device, and make JAX start it from C++ if its only effect is the unordered one.
 
     JAX starts programs with effects from Python, which costs about 80 us for each argument and result. The effect has
     done its work when the program is compiled: JAX has removed no operation.
@@ -128,17 +145,20 @@ def _start_without_python() -> None:
     signature = inspect.signature(initialize)
 
     @functools.wraps(initialize)
-    def without_effect(self: Any, *given: Any, **more: Any) -> None:
+    def initialize_and_check(self: Any, *given: Any, **more: Any) -> None:
         initialize(self, *given, **more)
-        found = signature.bind(self, *given, **more).arguments["unordered_effects"]
-        if found and all(isinstance(effect, _Unordered) for effect in found):
+        arguments = signature.bind(self, *given, **more).arguments
+        unordered, ordered = arguments["unordered_effects"], arguments["ordered_effects"]
+        if any(isinstance(effect, (_Ordered, _Unordered)) for effect in (*unordered, *ordered)):
+            _check_device(self.xla_executable.local_devices()[0])
+        if unordered and all(isinstance(effect, _Unordered) for effect in unordered):
             self.has_unordered_effects = False
-            _Programs.any = True
+            _Programs.without_token = True
 
-    pxla.ExecuteReplicated.__init__ = without_effect  # type: ignore[method-assign]
+    pxla.ExecuteReplicated.__init__ = initialize_and_check  # type: ignore[method-assign]
 
 
-_start_without_python()
+_watch_programs()
 
 
 @functools.cache
@@ -150,8 +170,8 @@ def _empty_program(device: Any) -> Callable[[], Any]:
 
 def _wait_for_programs_without_token() -> None:
     """Wait until the CPU has run all programs of this thread: it runs them in the order of their calls."""
-    if _Programs.any:
-        _empty_program(jax.local_devices(backend="cpu")[0])().block_until_ready()
+    if _Programs.without_token:
+        _empty_program(_Programs.device)().block_until_ready()
 
 
 def wait_for_programs() -> None:

@@ -190,6 +190,20 @@ def test_several_local_devices_are_refused():
         hvd.allreduce(jax.device_put(jnp.ones(8), spread))
 
 
+def test_programs_on_a_second_device_are_refused():
+    """Programs of two devices run at the same time, as does what is called outside: a name would mix their values."""
+    if len(jax.devices()) == 1:
+        pytest.skip("one device: run with XLA_FLAGS=--xla_force_host_platform_device_count=2")
+    right, left = (hvd.rank() + 1) % hvd.size(), (hvd.rank() - 1) % hvd.size()
+    for function in (lambda x: hvd.allreduce(x, name="devices"), lambda x: hvd.sendrecv(x, right, left)):
+        program = jax.jit(function)
+        np.testing.assert_array_equal(program(jnp.ones(3)), 1)
+        with pytest.raises(ValueError, match="and another one was for .*: one process drives one device"):
+            program(jax.device_put(jnp.ones(3), jax.devices()[1]))
+        np.testing.assert_array_equal(program(jnp.ones(3)), 1)
+    np.testing.assert_array_equal(hvd.allreduce(jax.device_put(jnp.ones(3), jax.devices()[1])), 1)
+
+
 def test_programs_outlive_worlds():
     program = jax.jit(lambda x: hvd.allreduce(x, name="outlives"))
     assert float(program(1.0)) == 1.0
