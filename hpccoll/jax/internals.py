@@ -171,7 +171,8 @@ def _empty_program(device: Any) -> Callable[[], Any]:
 def _wait_for_programs_without_token() -> None:
     """Wait until the CPU has run all programs of this thread: it runs them in the order of their calls."""
     if _Programs.without_token:
-        _empty_program(_Programs.device)().block_until_ready()
+        with jax.disable_jit(False):  # the caller may have disabled jit, and then JAX starts no compiled program
+            _empty_program(_Programs.device)().block_until_ready()
 
 
 def wait_for_programs() -> None:
