@@ -249,10 +249,12 @@ _lowering = _Lowering()
 def when_lowered(finish: Callable[[Any], None]) -> None:
     """Make JAX call `finish` with each complete module that has operations of hpccoll."""
     lower = mlir_internals.lower_jaxpr_to_module
+    signature = inspect.signature(lower)
 
     @functools.wraps(lower)
     def lower_and_finish(*given: Any, **more: Any) -> Any:
-        outer, _lowering.has_calls = _lowering.has_calls, False
+        whole = signature.bind(*given, **more).arguments["jaxpr"]
+        outer, _lowering.has_calls = _lowering.has_calls, has_calls(whole)  # those of jax.export are lowered already
         try:
             result = lower(*given, **more)
             if _lowering.has_calls:

@@ -20,7 +20,7 @@ from hpccoll import errors
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.jax.internals import EvalTrace, trace_ctx
 
-__all__ = ["checked", "in_trace", "of_entry", "repeated", "tracing", "unnamed"]
+__all__ = ["checked", "in_trace", "of_entry", "repeated", "tracing", "unnamed", "without_number"]
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 UNNAMED = "unnamed call "
@@ -67,6 +67,11 @@ def unnamed(operation: str, process_set: ProcessSet) -> str | None:
 def repeated(name: str, count: int) -> str:
     """Return the unique name of the call number `count` (from 1) of this name in a program."""
     return name if count == 1 else f"{name} (call {count})"
+
+
+def without_number(name: str) -> str:
+    """Return the name of a call without its number in the program from which jax.export has taken it."""
+    return _REPEATED.sub("", name)
 
 
 def of_entry(name: str, entry: int) -> str:

@@ -24,7 +24,10 @@ def finish(module: Any) -> None:
     """Insert functions with calls, number the calls of a program, and order its steps."""
     functions = {op.attributes["sym_name"].value: op for op in operations(module.body) if "sym_name" in op.attributes}
     main = functions["main"].regions[0].blocks[0]
-    _put_functions_in_place(main, functions, _with_calls(functions))
+    having = _with_calls(functions)
+    _put_functions_in_place(main, functions, having)
+    for name in having - {"main"}:
+        functions[name].erase()
     _forget_own_tickets(main)
     _number_calls(main)
     arrange(main)
@@ -51,10 +54,10 @@ def _with_calls(functions: dict[str, Any]) -> set[str]:
 
 
 def _put_functions_in_place(block: Any, functions: dict[str, Any], having: set[str]) -> None:
-    """Insert functions with calls where they are called, as XLA does. internals.py ensures one call per function."""
+    """Insert copies of functions with calls where they are called, as XLA does."""
     for op in operations(block):
         if op.name == "func.call" and op.attributes["callee"].value in having:
-            function = functions.pop(op.attributes["callee"].value)
+            function = functions[op.attributes["callee"].value].clone(ir.InsertionPoint(op))
             body = function.regions[0].blocks[0]
             _put_functions_in_place(body, functions, having)
             _move_body(body, op)
@@ -119,7 +122,7 @@ def _forget_own_tickets(main: Any) -> None:
     with_tickets: defaultdict[Key, list[Any]] = defaultdict(list)
     for call in calls(main):
         attributes, key = attributes_of(call), _key(call)
-        follows = key is not None and "of" in attributes
+        follows = key is not None and "of" in attributes and attributes["follows"].value != 0
         if key is not None and follows and (before := with_tickets.get((key[0], attributes["of"].value))):
             for origin in before:
                 write(origin, derived=number(1))
@@ -138,4 +141,4 @@ def _key(call: Any) -> Key | None:
     attributes = attributes_of(call)
     if attributes["operation"].value in _MESSAGES:
         return None
-    return attributes["set"].value, attributes["name"].value
+    return attributes["set"].value, names.without_number(attributes["name"].value)

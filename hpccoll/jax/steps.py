@@ -108,6 +108,8 @@ def in_three(call: Any) -> None:
 
 
 def _aliases(call: Any) -> list[Any]:
+    if "output_operand_aliases" not in call.attributes:  # jax.export leaves an empty list out
+        return []
     return [stablehlo.OutputOperandAlias(alias) for alias in call.attributes["output_operand_aliases"]]
 
 

@@ -311,3 +311,26 @@ def test_an_exported_program_comes_back():
     total, same = jax.jit(export.deserialize(made.serialize()).call)(jnp.ones(2) * 3)
     np.testing.assert_array_equal(total, np.full(2, 3 * hvd.size()))
     np.testing.assert_array_equal(same, np.full(2, 3))
+
+
+def test_an_exported_program_is_called_several_times_and_differentiated():
+    """Beside an operation of its name, in a nested function, and in its own derivative; rank k weights with k + 1."""
+    rank, size = hvd.rank(), hvd.size()
+
+    def program(x):
+        square = hvd.allgather(x, name="exported twice") ** 2
+        return (rank + 1) * (square.sum() + hvd.allgather(2 * x, name="exported twice").sum())
+
+    ours = [export.DisabledSafetyCheck.custom_call(name) for name in ("hpccoll", "hpccoll.nothing")]
+    made = export.export(jax.jit(program), disabled_checks=ours)(jnp.ones(2))
+    call = export.deserialize(made.serialize(vjp_order=1)).call
+    nested = jax.jit(call)
+
+    def several(x):
+        return call(x), call(3 * x), nested(x), nested(2 * x), hvd.allreduce(x, hvd.Sum, name="exported twice")
+
+    *sums, total = jax.jit(several)(jnp.ones(2))
+    np.testing.assert_allclose(sums, [2 * size * (rank + 1) * (x * x + 2 * x) for x in (1, 3, 1, 2)])
+    np.testing.assert_array_equal(total, size)
+    gradient = jax.jit(jax.grad(lambda x: call(x) + call(3 * x)))(jnp.ones(2))
+    np.testing.assert_allclose(gradient, size * (size + 1) / 2 * (2 + 2 + 18 + 6))
