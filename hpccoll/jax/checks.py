@@ -14,7 +14,7 @@ from hpccoll import _core, arrays, compression, errors
 from hpccoll.frontend.process_sets import check_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum, choose
 
-__all__ = ["array", "check_options", "checked_reduction", "wire_of"]
+__all__ = ["array", "check_options", "checked_reduction", "received", "wire_of"]
 
 
 def array(x: Any) -> Any:
@@ -28,9 +28,25 @@ def array(x: Any) -> Any:
         made = x if isinstance(x, jax.Array) else jnp.asarray(x)
     except (TypeError, ValueError) as error:
         raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
-    if not isinstance(made.dtype, np.dtype) or not arrays.has_code(made.dtype):
-        raise errors.UnsupportedError(f"dtype {made.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
+    _check_dtype(made.dtype)
     return made
+
+
+def received(like: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Return shape and dtype of a message that is like this array.
+
+    :raises InvalidArgumentError: (a ValueError) it has no shape and dtype
+    :raises UnsupportedError: (a ValueError) the library does not have its dtype
+    """
+    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
+        raise errors.InvalidArgumentError(f"like is {like!r}: an array, or a jax.ShapeDtypeStruct")
+    _check_dtype(like.dtype)
+    return tuple(like.shape), np.dtype(like.dtype)
+
+
+def _check_dtype(dtype: Any) -> None:
+    if not isinstance(dtype, np.dtype) or not arrays.has_code(dtype):
+        raise errors.UnsupportedError(f"dtype {dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
 
 
 def _check_factors(*factors: Any) -> None:

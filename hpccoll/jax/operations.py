@@ -32,7 +32,7 @@ from hpccoll.frontend.reductions import Average, Op, Sum, choose
 from hpccoll.frontend.refused import tells
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
-from hpccoll.jax.checks import array, checked_reduction, wire_of
+from hpccoll.jax.checks import array, checked_reduction, received, wire_of
 from hpccoll.jax.primitive import bind
 from hpccoll.p2p import ANY_TAG
 
@@ -431,11 +431,8 @@ def recv(like: Any, source: int, *, tag: int = ANY_TAG, process_set: ProcessSet 
     :param process_set: a set with both ranks
     :returns: the array
     """
-    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
-        raise errors.InvalidArgumentError(f"like is {like!r}: an array, or a jax.ShapeDtypeStruct")
-    received = (tuple(like.shape), np.dtype(like.dtype))
     number = tag if tag == ANY_TAG else _tag(tag)
-    call = _call("recv", process_set, root=_root(process_set, source), tag=number, received=received)
+    call = _call("recv", process_set, root=_root(process_set, source), tag=number, received=received(like))
     return _run(call, None)[0]
 
 
@@ -463,10 +460,9 @@ def sendrecv(
     :returns: the received array
     """
     x = array(x)
-    model = x if like is None else like
     call = _call(
         "sendrecv", process_set, root=_root(process_set, dest), source=_root(process_set, source), tag=_tag(tag),
         source_tag=_tag(tag if source_tag is None else source_tag),
-        received=(tuple(model.shape), np.dtype(model.dtype)),
+        received=received(x if like is None else like),
     )  # fmt: skip
     return _run(call, None, x)[0]
