@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
@@ -70,6 +71,8 @@ class _Default(World):
 default = _Default()
 when_made: list[Callable[[World], object]] = []
 """Functions of front ends whose compiled programs contain the rank and the size; init() calls them with a new World."""
+wait_for_programs: list[Callable[[], object]] = []
+"""Functions of front ends whose programs run while Python goes on. Each waits for the programs of this thread."""
 _making = threading.RLock()
 """Held while init() makes the World: threads that call it at once get one World."""
 
@@ -115,9 +118,14 @@ def init(comm: Any = None, **knobs: Any) -> World:
 def shutdown(*, wait: bool = True) -> None:
     """End the default World, if there is one; `init()` may make another. See `World.shutdown`.
 
-    :param wait: False: end the World now, without waiting for the other ranks
+    It waits for the compiled programs that this thread has started, unless it is called while an exception is handled.
+
+    :param wait: False: end the World now, without waiting for programs and for the other ranks
     """
     ending_world = default.world
+    if ending_world is not None and wait and sys.exception() is None:
+        for programs_end in wait_for_programs:
+            programs_end()
     default.become(None)
     if ending_world is not None:
         ending_world.shutdown(wait=wait)

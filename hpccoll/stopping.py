@@ -25,24 +25,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from hpccoll import errors, inherited, scheduler
-from hpccoll.default_world import current
+from hpccoll.default_world import current, wait_for_programs
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MAX
 from hpccoll.text import say
 from hpccoll.worlds import World
 
-__all__ = ["Preemption", "before_asked", "is_asked_to_stop", "preemption"]
-
-before_asked: list[Callable[[], object]] = []
-"""Functions of front ends whose programs run while Python goes on. Each waits for the programs of this thread, so that
-a rank whose programs are slower gives the same answer."""
+__all__ = ["Preemption", "is_asked_to_stop", "preemption"]
 
 
 def is_asked_to_stop(world: World) -> bool:
@@ -50,7 +46,7 @@ def is_asked_to_stop(world: World) -> bool:
 
     :returns: the same answer on all ranks that have made the same operations
     """
-    for wait in before_asked:
+    for wait in wait_for_programs:  # a rank whose programs are slower gives the same answer
         wait()
     return bool(world.core.preempted())
 

@@ -226,6 +226,23 @@ def test_programs_outlive_worlds():
     assert float(program(1.0)) == 1.0
 
 
+def test_shutdown_waits_for_programs():
+    """The last step of a training computes for a while; its operation begins after shutdown() was called."""
+
+    def total(x):
+        late = lax.fori_loop(0, 60, lambda _, a: jnp.tanh(a @ a), jnp.eye(200) * x[0])
+        return hvd.allreduce(x + 0 * late[0, 0], hvd.Sum, name="last step")
+
+    for function in (total, lambda x: (hvd.barrier(), total(x))[1]):
+        program = jax.jit(function)
+        jax.block_until_ready(program(jnp.ones(3)))
+        result = program(jnp.ones(3))
+        size = hvd.size()
+        hvd.shutdown()
+        np.testing.assert_array_equal(result, size)
+        hvd.init()
+
+
 def test_programs_are_traced_anew_for_another_size():
     """A mean over n ranks has the derivative 1 / n, and an allgather n rows; programs contain both."""
     mean = jax.jit(jax.grad(lambda x: hvd.allreduce(x, name="other size")))
