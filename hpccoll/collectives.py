@@ -31,7 +31,7 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
-from hpccoll import _core, objects
+from hpccoll import _core, objects, programs
 from hpccoll.array_types import Array, ArrayT, Compressed, Named, Op, Scaled, T
 from hpccoll.compression import Compression
 from hpccoll.reductions import (
@@ -407,11 +407,13 @@ class Collectives:
         :returns: the rank that joined last
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """
+        programs.wait_for_programs()  # or it would give neutral elements in its own operations
         last: int = self.core.collective("join", None, None, None, True).wait()
         return last
 
     def join_async(self) -> Handle:
         """Begin a `join`, with the same arguments; the Handle's `wait()` returns the rank that joined last."""
+        programs.wait_for_programs()
         return self.core.collective("join", None, None, None, False)
 
     def broadcast_object(self, obj: Any, root: int = 0, *, name: str | None = None) -> Any:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
-from hpccoll import _core, bootstrap, default_rendezvous, errors
+from hpccoll import _core, bootstrap, default_rendezvous, errors, programs
 from hpccoll.launch_protocol import Place
 from hpccoll.outside import Outside
 from hpccoll.rendezvous import newcomer
@@ -71,8 +71,6 @@ class _Default(World):
 default = _Default()
 when_made: list[Callable[[World], object]] = []
 """Functions of front ends whose compiled programs contain the rank and the size; init() calls them with a new World."""
-wait_for_programs: list[Callable[[], object]] = []
-"""Functions of front ends whose programs run while Python goes on. Each waits for the programs of this thread."""
 _making = threading.RLock()
 """Held while init() makes the World: threads that call it at once get one World."""
 
@@ -124,8 +122,7 @@ def shutdown(*, wait: bool = True) -> None:
     """
     ending_world = default.world
     if ending_world is not None and wait and sys.exception() is None:
-        for programs_end in wait_for_programs:
-            programs_end()
+        programs.wait_for_programs()
     default.become(None)
     if ending_world is not None:
         ending_world.shutdown(wait=wait)

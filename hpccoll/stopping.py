@@ -31,8 +31,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from hpccoll import errors, inherited, scheduler
-from hpccoll.default_world import current, wait_for_programs
+from hpccoll import errors, inherited, programs, scheduler
+from hpccoll.default_world import current
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MAX
 from hpccoll.text import say
@@ -46,8 +46,7 @@ def is_asked_to_stop(world: World) -> bool:
 
     :returns: the same answer on all ranks that have made the same operations
     """
-    for wait in wait_for_programs:  # a rank whose programs are slower gives the same answer
-        wait()
+    programs.wait_for_programs()  # a rank whose programs are slower gives the same answer
     return bool(world.core.preempted())
 
 

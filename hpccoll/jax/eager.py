@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpccoll import _core, compression, default_world, errors
+from hpccoll import _core, compression, errors, programs
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.default_world import current, is_initialized, when_made
 from hpccoll.jax import names, threads
@@ -24,7 +24,7 @@ from hpccoll.worlds import World
 __all__ = ["Begun", "begin", "open_gate", "refuse_other_thread", "run", "run_traced"]
 
 _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
-default_world.wait_for_programs.append(wait_for_programs)
+programs.waits.append(wait_for_programs)
 
 
 class _Traced:

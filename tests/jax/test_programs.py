@@ -226,11 +226,14 @@ def test_programs_outlive_worlds():
     assert float(program(1.0)) == 1.0
 
 
-def test_shutdown_waits_for_programs():
-    """The last step of a training computes for a while; its operation begins after shutdown() was called."""
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("end", [hvd.shutdown, hvd.join, lambda: hpccoll.join_async().wait()])
+def test_the_end_waits_for_programs(end):
+    """The last step of a training computes for a while; its operation begins after shutdown() or join() was called."""
 
     def total(x):
-        late = lax.fori_loop(0, 60, lambda _, a: jnp.tanh(a @ a), jnp.eye(200) * x[0])
+        turns = 0 if hvd.rank() else 60
+        late = lax.fori_loop(0, turns, lambda _, a: jnp.tanh(a @ a), jnp.eye(200) * x[0])
         return hvd.allreduce(x + 0 * late[0, 0], hvd.Sum, name="last step")
 
     for function in (total, lambda x: (hvd.barrier(), total(x))[1]):
@@ -238,7 +241,7 @@ def test_shutdown_waits_for_programs():
         jax.block_until_ready(program(jnp.ones(3)))
         result = program(jnp.ones(3))
         size = hvd.size()
-        hvd.shutdown()
+        end()
         np.testing.assert_array_equal(result, size)
         hvd.init()
 
