@@ -28,7 +28,7 @@ import run_records
 
 LAUNCH_LIMIT = 3600
 """Seconds for the tests under a launcher; each test has its own limit. This one ends a launcher that hangs."""
-WORKERS = ("-n", "5", "--dist", "loadscope", "--no-loadscope-reorder", "--durations=20")
+WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder", "--durations=20")
 """Workers for the tests without a launcher. These start jobs and wait for them half of the time; one worker mostly
 waits, for Slurm and for hosts (scope_of in conftest.py)."""
 IDLE = 120.0
