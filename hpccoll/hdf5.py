@@ -49,16 +49,10 @@ def writing(path: Path, mode: str = "w", *, sums: Sums | None = None) -> Iterato
     :raises OSError: the file could not be written
     """
     h5py, disk = package(), _Disk(path, os.O_TRUNC | os.O_CREAT if mode == "w" else 0, sums)
-    try:
+    with _ended(disk):
         with h5py.File(disk, mode, libver="latest") as file:
             yield file
         disk.seal()
-    except Exception:
-        disk.end()  # an error of HDF5 may be a consequence
-        raise
-    finally:
-        disk.close()
-    disk.end()
 
 
 @contextmanager
@@ -84,11 +78,17 @@ def reading(path: Path) -> Iterator[Any]:
     :raises OSError: the file could not be read
     """
     h5py, disk = package(), _Source(path)
+    with _ended(disk), h5py.File(disk, "r") as file:
+        yield file
+
+
+@contextmanager
+def _ended(disk: _Source | _Disk) -> Iterator[None]:
+    """Raise the first error of the disk after the block, in place of an error of HDF5, which may be a consequence."""
     try:
-        with h5py.File(disk, "r") as file:
-            yield file
+        yield
     except Exception:
-        disk.end()  # an error of HDF5 may be a consequence
+        disk.end()
         raise
     finally:
         disk.close()

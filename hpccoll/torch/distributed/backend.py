@@ -123,7 +123,9 @@ def _let_reducers_keep_their_work() -> None:
     half only; without the other one, C++ would wait for ever.
     """
     reducer: Any = torch._C._distributed_c10d.Reducer  # noqa: SLF001
-    given = reducer._set_forward_pass_work_handle  # noqa: SLF001
+    given = getattr(reducer, "_set_forward_pass_work_handle", None)
+    if given is None:  # a torch whose reducers take no work
+        return
 
     @wraps(given)
     def kept(self: Any, work: Any, *arguments: Any, **options: Any) -> None:

@@ -47,7 +47,9 @@ def _replace(given: Any, ours: Any) -> None:
 
 def _serve_timeouts() -> None:
     """Let torch set the time limit of a group; of backends that it does not know it only warns."""
-    given = _c10d._set_pg_timeout  # noqa: SLF001
+    given = getattr(_c10d, "_set_pg_timeout", None)
+    if given is None:  # a torch without it
+        return
 
     @wraps(given)
     def chosen(timeout: timedelta, group: Any = None) -> None:
