@@ -24,6 +24,8 @@ enum hc_stores { HC_STORES_PLAIN, HC_STORES_STREAM, HC_STORES_AUTO };
 void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores);
 /* 1: ordinary copies of many bytes use the processor's string instruction, because that is its fastest copy. */
 int hc_host_copies_strings(void);
+/* 1: ordinary stores are fast at any distance of the readers while the same few lines are written again and again. */
+int hc_host_rewrites_fast(void);
 int hc_stores_named(const char *); /* "auto", "plain", "stream"; AUTO for any other word */
 /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
 void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);

@@ -306,6 +306,10 @@ int hc_host_copies_strings(void) {
     return reads_memory;
 }
 
+int hc_host_rewrites_fast(void) {
+    return 0;
+}
+
 static void direct_of_two(void) {
     reads_memory = 1;
     full_node_of_two();

@@ -34,8 +34,19 @@ static int moves_strings(void) {
     unsigned a, b, c, d;
     return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & ENHANCED_STRINGS);
 }
+
+#define ZEN_5 26 /* the family of AMD's processors */
+
+static int is_zen5(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_is("amd") && __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 0xf) + (a >> 20 & 0xff) == ZEN_5;
+}
 #else
 static int moves_strings(void) {
+    return 0;
+}
+
+static int is_zen5(void) {
     return 0;
 }
 #endif
@@ -103,6 +114,10 @@ int hc_host_copies_strings(void) {
         atomic_store_explicit(&answer, known, memory_order_relaxed);
     }
     return known == YES;
+}
+
+int hc_host_rewrites_fast(void) {
+    return is_zen5();
 }
 
 const char *hc_kernels_name(void) {

@@ -53,6 +53,9 @@ uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 void hc__shm_set_peers(hc__shm *, const int32_t *locals);
 /* Copies data to the segment, with the stores that suit the distance of the readers. */
 void hc__shm_show(hc__shm *, void *to, const void *from, size_t bytes);
+/* The same for data that this core has just written. Streaming stores take that at a rate which says nothing about the
+ * readers, so it is not measured. */
+void hc__shm_show_cached(hc__shm *, void *to, const void *from, size_t bytes);
 void hc__shm_expect(hc_node *, int64_t passing);
 
 void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* also wakes the other ranks */

@@ -89,7 +89,8 @@ static void pack_span(hc__shm *shm, const hc__span *span, uint8_t *to) {
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = block_end(shm, at, span->n);
         neutral(shm, shm->open.batch->dtype, end - at, shm->operands.scratch);
-        hc__shm_show(shm, to + (size_t)at * shm->open.size, shm->operands.scratch, (size_t)(end - at) * shm->open.size);
+        hc__shm_show_cached(shm, to + (size_t)at * shm->open.size, shm->operands.scratch,
+                            (size_t)(end - at) * shm->open.size);
     }
 }
 
@@ -123,7 +124,7 @@ static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
         hc_host_convert(shm->operands.block, shm->open.result_dtype, sum, shm->open.batch->dtype, n, 1.0);
         sum = shm->operands.block;
     }
-    hc__shm_show(shm, result, sum, (size_t)n * shm->open.result_size);
+    hc__shm_show_cached(shm, result, sum, (size_t)n * shm->open.result_size);
 }
 
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {

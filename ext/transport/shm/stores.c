@@ -16,10 +16,11 @@
 
 #include "transport/arithmetic.h"
 
-/* The copies of one kind in a trial, and the time between two trials, in which a busy program makes a hundred copies or
- * more. Three equal trials in a row change any choice, so it follows a change within a tenth of a second, or, of copies
- * of 256 KiB and more, a few tenths: trials take one hundredth of the time. */
-#define COPIES 4
+/* The copies of one kind in a trial, of which the first ordinary ones after streaming stores are slow at any distance;
+ * and the time between two trials, in which a busy program makes a hundred copies or more. Three equal trials in a row
+ * change any choice, so it follows a change within a tenth of a second, or, of copies of 256 KiB and more, a few
+ * tenths: trials take one hundredth of the time. */
+#define COPIES 8
 #define EVERY_NS UINT64_C(10000000)
 #define TIMES 100 /* and at least so many times the copies' own time */
 #define VOTES_MOST 2

@@ -371,7 +371,7 @@ static void body(rank_place *place) {
             hc_node_control_read_memory(place->node_control);
         void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,
                                            test_scatter,   test_exchange,  test_ahead};
-        hc_node_control_set_stores(place->node_control, (int)draw(&t.own, 2)); /* changes no result */
+        hc_node_control_set_stores(place->node_control, (int)draw(&t.own, 3)); /* changes no result */
         tests[all_draw(&t, sizeof tests / sizeof *tests)](&t);
     }
     t.node->ops->free(t.node);

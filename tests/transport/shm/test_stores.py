@@ -164,3 +164,17 @@ def test_a_fast_copy_does_not_count(library: ctypes.CDLL) -> None:
             lambda kind, n: 262144 / (29 if kind == STREAM else 45 if n == 2 else 2.5),
         )  # fmt: skip
     assert choice.stores == STREAM
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("rewrites_fast", [0, 1])
+def test_trials_are_made_where_they_tell_the_distance(
+    build_c: Callable[..., Path], run_c: Callable[..., str], rewrites_fast: int
+) -> None:
+    """Not with data in the core's cache; where few lines are rewritten fast, not in an operation of one round."""
+    program = build_c(
+        "tests/transport/shm/stores_in_use.c", "ext/transport/shm/*.c", "ext/transport/kernels/*.c",
+        "ext/core/reserve.c", "ext/core/status.c",
+        flags=("-Wl,--wrap=hc_shared_copy", "-Wl,--wrap=hc_host_rewrites_fast"),
+    )  # fmt: skip
+    run_c(program, rewrites_fast, timeout=100)
