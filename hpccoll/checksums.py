@@ -20,7 +20,7 @@ import numpy as np
 
 from hpccoll._core import crc32c
 
-__all__ = ["BLOCK", "Checked", "DamagedError", "Sums", "sums_of"]
+__all__ = ["BLOCK", "Checked", "DamagedError", "Sums", "sums_of", "write_all"]
 
 BLOCK = 1 << 20
 """The bytes of a checksum. A reader of one byte reads as many."""
@@ -62,10 +62,21 @@ class Sums:
             if filled != min(BLOCK, size - block * BLOCK):
                 table[block] = crc32c(_read(fd, block * BLOCK, min(BLOCK, size - block * BLOCK)))
         words, foot = table.tobytes(), FOOT.pack(MAGIC, size, 0)[:-4]
-        left, at = memoryview(words + foot + struct.pack("<I", crc32c(words + foot))), size
-        while left:
-            count = os.pwrite(fd, left, at)
-            left, at = left[count:], at + count
+        write_all(fd, size, words + foot + struct.pack("<I", crc32c(words + foot)))
+
+
+def write_all(fd: int, at: int, data: Any, sums: Sums | None = None) -> int:
+    """Write all of the data at a place of a file, and take its checksums.
+
+    :returns: the place behind it
+    """
+    left = memoryview(data).cast("B")
+    while left:
+        count = os.pwrite(fd, left, at)
+        if sums is not None:
+            sums.note(at, left[:count])
+        at, left = at + count, left[count:]
+    return at
 
 
 def sums_of(file: Path, share: int, shares: int) -> bytes:

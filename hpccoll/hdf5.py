@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.checksums import Checked, Sums
+from hpccoll.checksums import Checked, Sums, write_all
 
 __all__ = ["changing", "package", "reading", "writing"]
 
@@ -163,16 +163,8 @@ class _Disk(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write all of it."""
-        self._tried(lambda: self._write(memoryview(data).cast("B")))
+        self._at = self._tried(lambda: write_all(self._fd, self._at, data, self._sums))
         return len(data)
-
-    def _write(self, left: memoryview) -> int:
-        while left:
-            count = os.pwrite(self._fd, left, self._at)
-            if self._sums is not None:
-                self._sums.note(self._at, left[:count])
-            self._at, left = self._at + count, left[count:]
-        return 0
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size of the file."""

@@ -113,33 +113,33 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     atomic_fetch_sub_explicit(&loop->place.sleepers, 1, memory_order_relaxed);
 }
 
-#define REST_ENDS_NS (1000 * HC__MS) /* without a look: it was another wait */
+#define WAIT_ENDS_NS (1000 * HC__MS) /* without a look: it was another wait */
 
 /* The wait of a thread that must not drive. It may be many short waits, as those of Python, which looks for signals. */
 static _Thread_local struct {
     const hc_loop *loop;
     uint64_t turns, since, seen; /* progress iterations, since when they are so many, and the newest look */
     uint64_t patience;           /* ns; 0: no report */
-} rest;
+} idle_wait;
 
-/* Says it if the thread that may drive has not done so for long: nothing else would report this wait. */
-static void note_rest(const hc_loop *loop, uint64_t now) {
+/* Reports the wait if the thread that may drive has not done so for long: nothing else would. */
+static void report_long_wait(const hc_loop *loop, uint64_t now) {
     uint64_t turns = hc_counted(loop->watch.turns);
-    if (rest.loop != loop || rest.turns != turns || now - rest.seen > REST_ENDS_NS) {
-        rest.loop = loop;
-        rest.turns = turns;
-        rest.since = now;
-        rest.patience = loop->config.engine.stall_warning;
+    if (idle_wait.loop != loop || idle_wait.turns != turns || now - idle_wait.seen > WAIT_ENDS_NS) {
+        idle_wait.loop = loop;
+        idle_wait.turns = turns;
+        idle_wait.since = now;
+        idle_wait.patience = loop->config.engine.stall_warning;
     }
-    rest.seen = now;
-    if (!rest.patience || now - rest.since < rest.patience)
+    idle_wait.seen = now;
+    if (!idle_wait.patience || now - idle_wait.since < idle_wait.patience)
         return;
-    rest.patience *= 2;
+    idle_wait.patience *= 2;
     fprintf(stderr,
             "hpccoll: rank %d: a thread has waited %.3g s, and the thread that made the World has made no call: with "
             "MPI_THREAD_SINGLE or FUNNELED that one alone may move data between nodes. Let it wait for the operation, "
             "or begin MPI with MPI_THREAD_MULTIPLE\n",
-            (int)loop->config.engine.rank, (double)(now - rest.since) / 1e9);
+            (int)loop->config.engine.rank, (double)(now - idle_wait.since) / 1e9);
 }
 
 /* Runs at least one progress iteration, so that a caller that only polls (with a past limit) makes progress, too. */
@@ -158,7 +158,7 @@ static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
         }
         now = hc__loop_now();
         if (!can_drive)
-            note_rest(loop, now);
+            report_long_wait(loop, now);
     } while (!is_over(loop, all) && now < limit);
     return left;
 }

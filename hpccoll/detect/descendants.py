@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 __all__ = ["begun_with", "descendants", "own_number", "state_and_parent"]
@@ -16,19 +16,15 @@ PROC = Path("/proc")
 def descendants(pid: int, *, zombies: bool = True) -> list[int]:
     """Find the descendants of a process, parents before their children.
 
-    Where /proc numbers processes otherwise than kill(), it finds none: the caller would kill strangers, or itself.
-
     :param pid: the process, which is not among them
     :param zombies: False: without processes that have ended and were not reaped, and without their descendants
     """
     children: dict[int, list[int]] = {}
-    if own_number() != str(os.getpid()):
-        return []
-    for entry in PROC.glob("[0-9]*"):
+    for number in _numbers():
         with contextlib.suppress(OSError, ValueError):
-            state, parent = state_and_parent(int(entry.name))
+            state, parent = state_and_parent(number)
             if zombies or state != "Z":
-                children.setdefault(parent, []).append(int(entry.name))
+                children.setdefault(parent, []).append(number)
     found = [pid]
     for one in found:  # grows meanwhile
         found += [child for child in children.get(one, []) if child not in found]
@@ -41,13 +37,20 @@ def begun_with(variables: Mapping[str, str]) -> list[int]:
     :param variables: with these values; at least one
     """
     wanted, found = {f"{name}={value}".encode() for name, value in variables.items()}, []
-    if own_number() != str(os.getpid()):  # see descendants()
-        return []
-    for environment in PROC.glob("[0-9]*/environ"):
+    for number in _numbers():
         with contextlib.suppress(OSError):
-            if wanted <= set(environment.read_bytes().split(b"\0")):
-                found.append(int(environment.parent.name))
+            if wanted <= set((PROC / str(number) / "environ").read_bytes().split(b"\0")):
+                found.append(number)
     return found
+
+
+def _numbers() -> Iterator[int]:
+    """Find the processes that kill() knows by their numbers in /proc.
+
+    Where /proc shows those of another namespace, there are none: the caller would kill strangers, or itself.
+    """
+    if own_number() == str(os.getpid()):
+        yield from (int(entry.name) for entry in PROC.glob("[0-9]*"))
 
 
 def own_number() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll import durable, errors
-from hpccoll.checksums import Checked, DamagedError, Sums
+from hpccoll.checksums import Checked, DamagedError, Sums, write_all
 from hpccoll.text import byte_size, say
 
 __all__ = ["CommitFile"]
@@ -37,12 +37,13 @@ class CommitFile:
                 _Summed(file).put((number, commit))
         except OSError as error:
             if not self._fails:
-                _say(f"commit {number} was not written to {self.path}: {error} ({self._space((number, commit))}). The "
-                     "job goes on, the file keeps the commit that it has, and a later one is tried")  # fmt: skip
+                say(f"hpccoll: commit {number} was not written to {self.path}: {error} "
+                    f"({self._space((number, commit))}). The job goes on, the file keeps the commit that it has, and "
+                    "a later one is tried")  # fmt: skip
             self._fails = True
             return
         if self._fails:
-            _say(f"commit {number} was written to {self.path}, as the ones before it were not")
+            say(f"hpccoll: commit {number} was written to {self.path}, as the ones before it were not")
         self._fails = False
 
     def _space(self, values: Any) -> str:
@@ -82,22 +83,18 @@ class _Summed:
     """A file for pickle, with checksums."""
 
     def __init__(self, file: Any) -> None:
-        self._file, self._sums, self._at = file, Sums(), 0
+        self._fd, self._sums, self._at = file.fileno(), Sums(), 0
 
     def put(self, values: Any) -> None:
         """Write the values, and the checksums behind them."""
         pickle.dump(values, self, protocol=pickle.HIGHEST_PROTOCOL)
-        self._sums.append(self._file.fileno())
+        self._sums.append(self._fd)
 
     def write(self, data: Any) -> int:
         """Write all of it."""
-        left = memoryview(data).cast("B")
-        size = len(left)
-        while left:
-            count = self._file.write(left)
-            self._sums.note(self._at, left[:count])
-            self._at, left = self._at + count, left[count:]
-        return size
+        start = self._at
+        self._at = write_all(self._fd, start, data, self._sums)
+        return self._at - start
 
 
 class _Counter:
@@ -110,7 +107,3 @@ class _Counter:
         size = memoryview(data).nbytes
         self.count += size
         return size
-
-
-def _say(sentence: str) -> None:
-    say(f"hpccoll: {sentence}")
