@@ -416,8 +416,8 @@ class World {
         const hpccoll_args c = args.c();
         on_host(in.data(), HPCCOLL_ALLGATHER, c);
         hpccoll_request *made = nullptr;
-        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), &c, c_,
-                                      &made));
+        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), HPCCOLL_ALLOCATE, 0, place_for(counts), &c,
+                                      c_, &made));
         return take<T>(made);
     }
     // The same on `root`; nothing on the others.
@@ -427,8 +427,8 @@ class World {
         const hpccoll_args c = args.c();
         on_host(in.data(), HPCCOLL_GATHER, c);
         hpccoll_request *made = nullptr;
-        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), root, &c, c_,
-                                   &made));
+        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), HPCCOLL_ALLOCATE, 0, place_for(counts), root,
+                                   &c, c_, &made));
         return take<T>(made);
     }
     // splits: rows for each rank, on the root; empty: as hpccoll_share() says.
@@ -440,7 +440,7 @@ class World {
         hpccoll_request *made = nullptr;
         check(hpccoll_scatter_async(in.data(), count(in),
                                     rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
-                                    nullptr, 0, root, &c, c_, &made));
+                                    HPCCOLL_ALLOCATE, 0, root, &c, c_, &made));
         return take<T>(made);
     }
     template <class T>
@@ -450,7 +450,7 @@ class World {
         on_host(in.data(), HPCCOLL_ALLTOALL, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
-                                     nullptr, 0, place_for(recv_counts), &c, c_, &made));
+                                     HPCCOLL_ALLOCATE, 0, place_for(recv_counts), &c, c_, &made));
         return take<T>(made);
     }
     void barrier(const Args &args = {}) const {
@@ -563,8 +563,8 @@ class World {
                                           std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out),
-                                      place_for(counts), &c, c_, &made));
+        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts),
+                                      &c, c_, &made));
         return Request(made);
     }
     // On `root` all rows come to `out`; the other ranks may give an empty one.
@@ -573,8 +573,8 @@ class World {
                                        std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out),
-                                   place_for(counts), root, &c, c_, &made));
+        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), root,
+                                   &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -584,7 +584,7 @@ class World {
         hpccoll_request *made = nullptr;
         check(hpccoll_scatter_async(in.data(), count(in),
                                     rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
-                                    place_of(out, in), count(out), root, &c, c_, &made));
+                                    out.data(), count(out), root, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -595,7 +595,7 @@ class World {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
         check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
-                                     place_of(out, in), count(out), place_for(recv_counts), &c, c_, &made));
+                                     out.data(), count(out), place_for(recv_counts), &c, c_, &made));
         return Request(made);
     }
     [[nodiscard]] Request barrier_async(const Args &args = {}) const {
@@ -695,8 +695,8 @@ class World {
                                       std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out),
-                                     place_for(counts), &c, c_, &made));
+        check(hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), &c,
+                                     c_, &made));
         return Plan(made);
     }
     // On `root` all rows come to `out`; the other ranks may give an empty one.
@@ -705,8 +705,8 @@ class World {
                                    std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), place_of(out, in), count(out), place_for(counts),
-                                  root, &c, c_, &made));
+        check(hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), root,
+                                  &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -716,7 +716,7 @@ class World {
         hpccoll_plan *made = nullptr;
         check(hpccoll_scatter_init(in.data(), count(in),
                                    rank() == root ? of_ranks_init(splits, HPCCOLL_SCATTER) : nullptr, dtype_of<T>(),
-                                   place_of(out, in), count(out), root, &c, c_, &made));
+                                   out.data(), count(out), root, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -725,7 +725,7 @@ class World {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
         check(hpccoll_alltoall_init(in.data(), count(in), of_ranks_init(splits, HPCCOLL_ALLTOALL), dtype_of<T>(),
-                                    place_of(out, in), count(out), place_for(recv_counts), &c, c_, &made));
+                                    out.data(), count(out), place_for(recv_counts), &c, c_, &made));
         return Plan(made);
     }
     [[nodiscard]] Plan barrier_init() const {
@@ -852,13 +852,6 @@ class World {
         if (counts)
             counts->assign(static_cast<std::size_t>(size()), 0);
         return counts ? counts->data() : nullptr;
-    }
-    // Where a result goes. An empty span has room for no element, while nullptr asks the library for memory.
-    template <class T> static void *place_of(std::span<T> out, std::span<const T> in) {
-        static char none;
-        if (out.data())
-            return out.data();
-        return in.data() ? static_cast<void *>(const_cast<T *>(in.data())) : &none;
     }
     // std::vector<bool> has bits, not an array.
     template <class T> using Array = std::vector<std::conditional_t<std::same_as<T, bool>, unsigned char, T>>;

@@ -375,13 +375,9 @@ static int read_pair(const char *procedure, array x, array out, place *from, pla
     return from->dtype == to->dtype ? HPCCOLL_OK : refuse(procedure, "out", "has not the type of x");
 }
 
-/* The same, and their rows have one size. An `out` without memory has room for no element, while NULL asks the library
- * for memory. */
+/* The same, and their rows have one size. */
 static int read_both(const char *procedure, array x, array out, place *from, place *to) {
-    static char none;
     int status = read_pair(procedure, x, out, from, to);
-    if (status >= 0 && !to->data)
-        to->data = from->data ? from->data : &none;
     if (status >= 0 && x->rank && out->rank && from->row != to->row)
         return refuse(procedure, "out", "has not the shape of x in all dimensions but the last");
     return status;

@@ -7,7 +7,7 @@ IN_PLACE = {"in_or_both": "x.data()", "out_or_none": "x.data()", "both": "x.data
 IN_PLACE["count"] = "count(x)"
 APART = {"in_or_both": "in.data()", "out_or_none": "out.data()", "in": "in.data()", "out": "out.data()"}
 APART |= {"count": "count(in)", "in_count": "count(in)", "out_count": "count(out)"}
-ALLOCATED = APART | {"out": "nullptr", "out_count": "0"}
+ALLOCATED = APART | {"out": "HPCCOLL_ALLOCATE", "out_count": "0"}
 OTHERS = {
     "dtype": "dtype_of<T>()",
     "counts": "place_for(counts)",
@@ -97,8 +97,6 @@ def method(one: Operation, form: str, is_apart: bool) -> str:
     """A method that gives its spans to the function of C."""
     names = dict(APART if is_apart or (not is_reduction(one) and "out" in one.parameters) else IN_PLACE)
     checks = []
-    if "out_count" in one.parameters:
-        names["out"] = "place_of(out, in)"
     if is_reduction(one) and is_apart:
         equal = fits(one, form, "in.size()")
         names["count"] = f"rank() == root ? {equal} : count(in)" if "root" in one.parameters else equal

@@ -42,6 +42,9 @@ static int check_array(const hc__call *call, const hpccoll_array *a, const hpcco
         return refuse(call, "HPCCOLL_IN_PLACE is for results of the input's size");
     if (gets && a->out == HPCCOLL_IN_PLACE)
         return refuse(call, "out is HPCCOLL_IN_PLACE, which is a value of in");
+    if (a->out == HPCCOLL_ALLOCATE && (!has(call, HC_OP_RESULT_ALLOCATED) || !call->may_allocate || call->out_count))
+        return refuse(call, "out is HPCCOLL_ALLOCATE, which an asynchronous allgather, gather, scatter or alltoall "
+                            "takes, with out_count 0");
     if (call->args->row < 1 || (!has(call, HC_OP_ELEMENTWISE) && a->count % call->args->row))
         return refuse(call, "count is not a multiple of args.row");
     return call->reduction >= HC_REDUCTION_COUNT && has(call, HC_OP_REDUCES) ? hc__op_check(call, a->dtype) : HC_OK;
@@ -70,14 +73,25 @@ static void put_count(const hc__call *call, hc_operand *o, hpccoll_dtype dtype, 
     hc_operand_measure(o);
 }
 
+/* The memory of a result whose size may be unknown; NULL: the library's. An empty array, whose address may be NULL, has
+ * room for no element. */
+static void *memory_of_result(const hpccoll_array *a) {
+    static char none;
+    if (a->out)
+        return a->out == HPCCOLL_ALLOCATE ? NULL : a->out;
+    return a->in ? (char *)(uintptr_t)a->in : &none;
+}
+
 static void read_array(const hc__call *call, const hpccoll_array *a, hc_operand *in, hc_operand *out) {
     hc_operand_clear(in);
     hc_operand_clear(out);
     out->data = a->out;
     in->data = a->in == HPCCOLL_IN_PLACE ? a->out : (char *)(uintptr_t)a->in;
     put_count(call, in, a->dtype, a->count);
-    if (has(call, HC_OP_RESULT_ALLOCATED))
+    if (has(call, HC_OP_RESULT_ALLOCATED)) {
+        out->data = memory_of_result(a);
         put_count(call, out, a->dtype, call->out_count);
+    }
 }
 
 int hc__call_read(const hc__call *call, const hpccoll_world *world, hc__read *read) {
@@ -260,21 +274,12 @@ static int begin(const hc__call *call, hpccoll_world *world, const hc__read *rea
     return status;
 }
 
-/* The result of a call whose caller waits is never the library's memory: `out` NULL there has room for no element. */
-static void give_no_room(hc__read *read) {
-    static char none;
-    hc_operand *in = read->operands, *out = in + 1;
-    if (hc_arguments_has(&read->arguments, HC_OP_RESULT_ALLOCATED) && !out->data)
-        out->data = in->data ? in->data : &none;
-}
-
 int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_handle **out) {
     hc__call call = *given;
     hc__read read;
     *out = NULL;
+    call.may_allocate = !waits;
     int status = hc__call_check(&call, world, &read);
-    if (status >= 0 && waits)
-        give_no_room(&read);
     if (status >= 0) {
         status = begin(&call, world, &read, &read, waits, out);
         hc__read_free(&read);

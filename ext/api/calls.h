@@ -15,7 +15,7 @@ typedef struct hc__call {
     int root; /* if it has a root */
     const hpccoll_array *arrays;
     int n;
-    uint8_t is_group, is_last;
+    uint8_t is_group, is_last, may_allocate;
     int64_t out_count; /* if rows may differ between ranks */
     const int64_t *splits;
     int64_t *counts; /* receives the rows of each rank */

@@ -267,6 +267,12 @@ typedef struct hpccoll_args {
 #else
 #define HPCCOLL_IN_PLACE ((const void *)-1)
 #endif
+/* The value of `out`, with out_count 0, if the library is to allocate the result: hpccoll_wait_result(). */
+#ifdef __cplusplus
+#define HPCCOLL_ALLOCATE (reinterpret_cast<void *>(static_cast<intptr_t>(-2)))
+#else
+#define HPCCOLL_ALLOCATE ((void *)-2)
+#endif
 
 /* ---- requests -------------------------------------------------------------------------------------------------- */
 
@@ -282,9 +288,8 @@ HPCCOLL_API int hpccoll_waitall(int n, hpccoll_request *requests[]);
 HPCCOLL_API int hpccoll_test(hpccoll_request **request, int *done);
 /* The same, but blocks for at most `seconds`. */
 HPCCOLL_API int hpccoll_wait_for(hpccoll_request **request, double seconds, int *done);
-/* As hpccoll_wait(), for a call with `out` NULL because the size of its result was unknown: *data is new memory with
- * *count elements, which the caller passes to hpccoll_release(). It is device memory if `in` is; its work has ended
- * before the release. */
+/* As hpccoll_wait(), for a call with HPCCOLL_ALLOCATE: *data is new memory with *count elements, which the caller
+ * passes to hpccoll_release(). It is device memory if `in` is; its work has ended before the release. */
 HPCCOLL_API int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count);
 HPCCOLL_API void hpccoll_release(void *data);
 
@@ -399,7 +404,7 @@ HPCCOLL_API int hpccoll_broadcast_async(void *data, int64_t count, hpccoll_dtype
 HPCCOLL_API int hpccoll_reducescatter_async(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
                                             hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
                                             hpccoll_request **request);
-/* out NULL with out_count 0 in these four: the library allocates, see hpccoll_wait_result(). */
+/* In these four, `out` may be HPCCOLL_ALLOCATE. */
 HPCCOLL_API int hpccoll_allgather_async(const void *in, int64_t count, hpccoll_dtype dtype, void *out,
                                         int64_t out_count, int64_t *counts, const hpccoll_args *args,
                                         hpccoll_world *world, hpccoll_request **request);

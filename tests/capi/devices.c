@@ -137,7 +137,8 @@ static void allocated(hpccoll_world *world, void **kept) {
     double *x = on_device(rank + 1, 7);
     hpccoll_request *request;
     for (int k = 0; k < 2; k++) {
-        CHECK(hpccoll_allgather_async(x, rank + 1, HPCCOLL_FLOAT64, NULL, 0, counts, NULL, world, &request) == 0);
+        CHECK(hpccoll_allgather_async(x, rank + 1, HPCCOLL_FLOAT64, HPCCOLL_ALLOCATE, 0, counts, NULL, world,
+                                      &request) == 0);
         if (k)
             CHECK(hpccoll_wait(&request) == 0); /* nobody wants it */
         else

@@ -28,7 +28,7 @@ static void limit(long left) {
 static int gather(hpccoll_world *world, const double *x, double **all) {
     hpccoll_request *request;
     int64_t count = 0;
-    int status = hpccoll_allgather_async(x, COUNT, HPCCOLL_FLOAT64, NULL, 0, NULL, NULL, world, &request);
+    int status = hpccoll_allgather_async(x, COUNT, HPCCOLL_FLOAT64, HPCCOLL_ALLOCATE, 0, NULL, NULL, world, &request);
     status = status ? status : hpccoll_wait_result(&request, (void **)all, &count);
     CHECK(status || count == size * COUNT);
     return status;

@@ -186,7 +186,7 @@ static int begin(call *c, const hpccoll_args *args, hpccoll_world *world, int wa
                      : hpccoll_broadcast_async(c->out, n, c->dtype, c->root, args, world, request);
     case HPCCOLL_ALLGATHER:
         return waits ? hpccoll_allgather(c->in, n, c->dtype, c->out, all, counts, args, world)
-                     : hpccoll_allgather_async(c->in, n, c->dtype, NULL, 0, counts, args, world, request);
+                     : hpccoll_allgather_async(c->in, n, c->dtype, HPCCOLL_ALLOCATE, 0, counts, args, world, request);
     case HPCCOLL_GATHER:
         return waits ? hpccoll_gather(c->in, n, c->dtype, is_root ? c->out : NULL, is_root ? all : 0, counts, c->root,
                                       args, world)

@@ -69,6 +69,12 @@ static void wrong_arguments(hpccoll_world *world) {
            "out is HPCCOLL_IN_PLACE");
     EXPECT(hpccoll_scatter(x, size, NULL, HPCCOLL_FLOAT64, (void *)-1, 1, 0, NULL, world), HPCCOLL_INVALID,
            "out is HPCCOLL_IN_PLACE");
+    EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, HPCCOLL_ALLOCATE, 0, NULL, NULL, world), HPCCOLL_INVALID,
+           "out is HPCCOLL_ALLOCATE, which an asynchronous");
+    EXPECT(hpccoll_allgather_async(x, 1, HPCCOLL_FLOAT64, HPCCOLL_ALLOCATE, 1, NULL, NULL, world, &request),
+           HPCCOLL_INVALID, "with out_count 0");
+    EXPECT(hpccoll_allreduce_async(x, HPCCOLL_ALLOCATE, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world, &request),
+           HPCCOLL_INVALID, "out is HPCCOLL_ALLOCATE");
     wrong_lists();
     too_large(world);
     args.name = "unnamed call 3";
@@ -200,6 +206,9 @@ static void wrong_together(hpccoll_world *world) {
     EXPECT(hpccoll_scatter(x, size, NULL, HPCCOLL_FLOAT64, place, room > 0, 0, NULL, world), HPCCOLL_RESULT_SIZE,
            "rank 1");
     FINE(hpccoll_scatter(x, 1, NULL, HPCCOLL_FLOAT64, rank ? NULL : all, !rank, 0, NULL, world));
+    hpccoll_request *request; /* the address of an empty array is no request for memory */
+    FINE(hpccoll_allgather_async(x, 1, HPCCOLL_FLOAT64, place, room, NULL, NULL, world, &request));
+    EXPECT(hpccoll_wait(&request), HPCCOLL_RESULT_SIZE, "rank 1");
     if (x[0] != 1 || x[7] != 8)
         MPI_Abort(MPI_COMM_WORLD, 2);
     FINE(hpccoll_barrier(NULL, world));
