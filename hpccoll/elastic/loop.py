@@ -19,6 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from hpccoll import ending, errors, inherited
 from hpccoll.default_world import current, init, is_initialized, place, shutdown
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
+from hpccoll.elastic.own_errors import own_error
 from hpccoll.elastic.state import State
 from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous import coordinator
@@ -69,6 +70,11 @@ def runner(make: Callable[[], Any], end: Callable[[], Any]) -> Callable[[Functio
                         return result
                     except (errors.HpccollError, HostsUpdatedInterrupt) as error:
                         turns.mend(error)
+                    except Exception as error:
+                        ours = own_error(error)  # what a compiled program raises has the text of the library's error
+                        if ours is None:
+                            raise
+                        turns.mend(ours)
 
         return elastic
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hpccoll import errors
+from hpccoll.elastic.own_errors import own_error
 
 __all__ = ["check_alike", "checked_names", "copied", "form", "has_form"]
 
@@ -51,11 +52,12 @@ def copied(name: str, value: Any) -> Any:
     """Copy what is kept of a value.
 
     :raises ObjectError: it cannot be copied: a lock, a generator or an open file, say
+    :raises HpccollError: the compiled program that computes the value has failed with this error
     """
     try:
         return copy.deepcopy(form(value))
     except Exception as error:
-        raise errors.ObjectError(
+        raise own_error(error) or errors.ObjectError(
             f"the state cannot keep {name!r}, a {type(value).__qualname__}: {error}. Leave it out, or give it "
             "state_dict() and load_state_dict()"
         ) from error

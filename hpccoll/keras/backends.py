@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import keras
 
 from hpccoll import errors
+from hpccoll.elastic.own_errors import own_error
 from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.compression import Compressor, packed
 from hpccoll.frontend.handles import wait_for_all
-from hpccoll.frontend.own_errors import own_error
 from hpccoll.frontend.process_sets import has_peers
 
 __all__ = ["Backend", "backend", "check_no_distribution", "reduce_all", "uncompiled"]

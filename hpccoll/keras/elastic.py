@@ -6,7 +6,7 @@ See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from hpccoll import errors
 from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, State
 from hpccoll.elastic.loop import runner
 from hpccoll.errors import RecoverableError as HorovodInternalError
-from hpccoll.frontend.own_errors import raises_own
 from hpccoll.frontend.variables import all_built, with_committed
 from hpccoll.horovod import init, shutdown
 from hpccoll.keras.backends import backend
@@ -28,15 +27,8 @@ __all__ = [
     "ObjectState", "State", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run",
 ]  # fmt: skip
 
-
-def run(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a training function elastic, see hpccoll.elastic.run.
-
-    :param function: takes a State as its first argument; what a backend raises for a lost rank counts as one of the
-        library's errors
-    :returns: a function of the same arguments, which returns what `function` returns
-    """
-    return runner(init, shutdown)(raises_own(function))
+run = runner(init, shutdown)
+"""Make a training function elastic, see hpccoll.elastic.run."""
 
 
 class KerasState(ObjectState):

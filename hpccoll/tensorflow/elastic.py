@@ -6,7 +6,7 @@ See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from hpccoll.default_world import current
 from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, State
 from hpccoll.elastic.loop import runner
 from hpccoll.errors import RecoverableError as HorovodInternalError
-from hpccoll.frontend.own_errors import raises_own
 from hpccoll.frontend.process_sets import global_process_set
 from hpccoll.frontend.variables import all_built, with_committed
 from hpccoll.horovod import init, shutdown
@@ -29,15 +28,8 @@ __all__ = [
     "TensorFlowState", "run",
 ]  # fmt: skip
 
-
-def run(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a training function elastic, see hpccoll.elastic.run.
-
-    :param function: takes a State as its first argument; what TensorFlow raises for a lost rank counts as one of the
-        library's errors
-    :returns: a function of the same arguments, which returns what `function` returns
-    """
-    return runner(init, shutdown)(raises_own(function))
+run = runner(init, shutdown)
+"""Make a training function elastic, see hpccoll.elastic.run."""
 
 
 class TensorFlowState(ObjectState):
