@@ -14,7 +14,7 @@ from hpccoll import _core, arrays, compression, errors
 from hpccoll.frontend.process_sets import check_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum, choose
 
-__all__ = ["array", "check_options", "checked_reduction", "received", "wire_of"]
+__all__ = ["array", "check_options", "checked_reduction", "converted", "received", "wire_of"]
 
 
 def array(x: Any) -> Any:
@@ -22,14 +22,22 @@ def array(x: Any) -> Any:
 
     :raises UnsupportedError: (a ValueError) JAX cannot convert it, or the library does not have its dtype
     """
-    if isinstance(x, JAXSparse):
-        raise errors.UnsupportedError(f"{arrays.name_of(x)} is sparse: use its todense()")
-    try:
-        made = x if isinstance(x, jax.Array) else jnp.asarray(x)
-    except (TypeError, ValueError) as error:
-        raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
+    made = converted(x)
     _check_dtype(made.dtype)
     return made
+
+
+def converted(x: Any) -> Any:
+    """Return an argument as an array of JAX, of any dtype.
+
+    :raises UnsupportedError: (a ValueError) JAX cannot convert it
+    """
+    if isinstance(x, JAXSparse):
+        raise errors.UnsupportedError(f"{arrays.name_of(x)} is sparse: use its todense()")
+    try:  # jnp.asarray() would cut an array of 64 bits to 32 where jax_enable_x64 is off
+        return x if isinstance(x, jax.Array) else jnp.asarray(x)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
 
 
 def received(like: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.frontend.variables import compare_variables
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
-from hpccoll.jax.checks import array, check_options
+from hpccoll.jax.checks import array, check_options, converted
 from hpccoll.jax.operations import allreduce_call, run_all
 
 __all__ = ["DistributedOptimizer", "allreduce_gradients", "broadcast_parameters"]
@@ -27,14 +28,8 @@ __all__ = ["DistributedOptimizer", "allreduce_gradients", "broadcast_parameters"
 def _leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:
     """The arrays of a tree with their paths as names, and its form."""
     pairs, form = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: isinstance(x, JAXSparse))
-    for path, leaf in pairs:
-        if isinstance(leaf, JAXSparse):
-            raise errors.UnsupportedError(
-                f"{jax.tree_util.keystr(path)} is sparse, whose indices differ between ranks: use leaf.todense()"
-            )
-    # jnp.asarray() would cut an array of 64 bits to 32 where jax_enable_x64 is off
-    arrays = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for _, leaf in pairs]
-    return [(jax.tree_util.keystr(path), x) for (path, _), x in zip(pairs, arrays, strict=True)], form
+    paths = [jax.tree_util.keystr(path) for path, _ in pairs]
+    return [(path, _at(path, converted, leaf)) for path, (_, leaf) in zip(paths, pairs, strict=True)], form
 
 
 def allreduce_gradients(
@@ -64,7 +59,7 @@ def allreduce_gradients(
     :returns: a tree of the same form
     :raises InvalidArgumentError: (a ValueError) an argument is wrong
     :raises MismatchError: (a RuntimeError) the ranks have different groups; they are compared when they are first used
-    :raises UnsupportedError: (a ValueError) a gradient is sparse, or of a dtype that has no such reduction
+    :raises UnsupportedError: (a ValueError) a gradient is sparse, no array, or of a dtype that has no such reduction
     """
     pairs, form = _leaves(tree)
     check_options(op, compression, process_set)
@@ -73,7 +68,7 @@ def allreduce_gradients(
         name, choose(op), groups=groups, process_set=process_set, prescale=prescale_factor, postscale=postscale_factor,
         key=int,
     )  # fmt: skip
-    xs = [_known(path, x) for path, x in pairs]
+    xs = [_at(path, array, x) for path, x in pairs]
     plan = step.plan(range(len(xs)), [Kind.DENSE] * len(xs), lambda places: [f"{name}{pairs[at][0]}" for at in places])
     calls = []
     for members, call, *_ in plan.sent:
@@ -187,8 +182,9 @@ def broadcast_parameters(
     :param process_set: the ranks that take part
     :returns: a tree of the same form, with the root's values
     :raises MismatchError: the ranks have trees of different forms
-    :raises UnsupportedError: (a ValueError) an array has a dtype that the library does not know: a key of jax.random,
-        for one, of which jax.random.key_data() gives the numbers
+    :raises UnsupportedError: (a ValueError) a leaf is no array, as a function in a module of Equinox, of which
+        equinox.partition() gives the arrays; or it has a dtype that the library does not know: a key of jax.random, for
+        one, of which jax.random.key_data() gives the numbers
     """
     pairs, form = _leaves(tree)
     world = world_of(process_set)
@@ -196,13 +192,13 @@ def broadcast_parameters(
     compare_variables("broadcast_parameters", own, f"{name} of a tree", process_set, root_rank=root_rank)
     root = root_in(process_set, root_rank)
     call = Call("broadcast", "", eager.open_gate(world), world.rank, world.size, root=root)
-    results = run_all([(call, f"{name}{path}", [_known(path, x)]) for path, x in pairs])
+    results = run_all([(call, f"{name}{path}", [_at(path, array, x)]) for path, x in pairs])
     return form.unflatten([result for (result,) in results])
 
 
-def _known(path: str, x: Any) -> Any:
-    """Return an array of a tree, before any of them is sent; the error of a dtype that is not known names its path."""
+def _at(path: str, check: Callable[[Any], Any], x: Any) -> Any:
+    """Check an array of a tree, before any of them is sent; an error names its path."""
     try:
-        return array(x)
+        return check(x)
     except errors.UnsupportedError as error:
         raise errors.UnsupportedError(f"{path}: {error}") from None

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.experimental.sparse import BCOO
 
 import hpccoll
 import hpccoll.jax as hvd
@@ -179,6 +180,11 @@ def test_an_array_that_cannot_be_sent_is_named():
             hvd.broadcast_parameters({"a": jnp.ones(2), "b": wrong})
         with pytest.raises(hpccoll.UnsupportedError, match=rf"\['b'\]: dtype {dtype} is not supported"):
             hvd.allreduce_gradients({"a": jnp.ones(2), "b": wrong})
+    sparse = BCOO((jnp.ones(1), jnp.zeros((1, 1), int)), shape=(3,))
+    for wrong, words in ((jax.nn.relu, "does not make an array"), (2**70, "too large"), (sparse, "is sparse")):
+        for function in (hvd.broadcast_parameters, hvd.allreduce_gradients):
+            with pytest.raises(hpccoll.UnsupportedError, match=rf"\['b'\]: .*{words}"):
+                function({"a": jnp.ones(2), "b": wrong})
     state = {"a": jnp.ones(2), "b": jax.random.key_data(jax.random.key(hvd.rank()))}
     assert equal_on_all_ranks(hvd.broadcast_parameters(state))
 
