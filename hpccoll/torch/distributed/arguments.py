@@ -15,8 +15,8 @@ from hpccoll.collectives import Reduction
 from hpccoll.torch.adapter import ADAPTER
 
 __all__ = [
-    "Finish", "Tensors", "check_one_each", "copies_back", "elements", "fill", "joined", "moved", "one", "options",
-    "reduced", "reduction",
+    "Finish", "Tensors", "apart", "check_one_each", "copies_back", "elements", "fill", "joined", "moved", "one",
+    "options", "reduced", "reduction",
 ]  # fmt: skip
 
 Tensors = Sequence[torch.Tensor]
@@ -111,6 +111,16 @@ def elements(tensor: torch.Tensor, splits: Sequence[int] | None, size: int, whic
         raise ValueError(f"all_to_all_single: {which} splits {splits} are not {size} counts with the sum {rows}")
     row = tensor.numel() // rows if rows else 0
     return [n * row for n in splits]
+
+
+def apart(output: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous tensor for the result: new memory if `output` is in the middle of a contiguous `source`.
+
+    NCCL reduces and scatters in place, so torch's programs give this rank's share of the input as the output.
+    """
+    at = output.data_ptr() - source.data_ptr()
+    inside = -output.nbytes < at < source.nbytes and at != 0  # at the beginning, the library works in place
+    return torch.empty(output.shape, dtype=output.dtype, device=output.device) if inside else ADAPTER.contiguous(output)
 
 
 def copies_back(sources: Tensors, targets: Tensors) -> Finish | None:

@@ -34,6 +34,7 @@ from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.arguments import (
     Finish,
     Tensors,
+    apart,
     check_one_each,
     copies_back,
     elements,
@@ -263,7 +264,8 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def _reduce_scatter(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         op, factor = reduction(opts.reduceOp)
-        size, targets = self.size(), [ADAPTER.contiguous(o) for o in outputs]
+        size, sources = self.size(), [ADAPTER.contiguous(i) for i in inputs]
+        targets = [apart(o, i) for o, i in zip(outputs, sources, strict=True)]
 
         def begin(output: torch.Tensor, source: torch.Tensor) -> Submit:
             if source.numel() != size * output.numel() or source.dtype != output.dtype:
@@ -271,10 +273,10 @@ class ProcessGroup(_Base):  # type: ignore[misc]
                     f"reduce_scatter: the input has {source.numel()} elements of {source.dtype}, the output "
                     f"{output.numel()} of {output.dtype}: needs {size} times as many, of one dtype"
                 )
-            x, out = reduced(ADAPTER.contiguous(source), rows=size), reduced(output, rows=1)
+            x, out = reduced(source, rows=size), reduced(output, rows=1)
             return lambda core, waits, name: core.collective("reducescatter", x, name, out, waits, op, prescale=factor)
 
-        submits = [begin(o, i) for o, i in zip(targets, inputs, strict=True)]
+        submits = [begin(o, i) for o, i in zip(targets, sources, strict=True)]
         return self._begin("reduce_scatter", opts, outputs, submits, copies_back(targets, outputs))
 
     # ---- movements -----------------------------------------------------------------------------------

@@ -178,6 +178,21 @@ def test_reduce_scatter(op: Any) -> None:
     torch.testing.assert_close(tensor_out, total[rank])
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_reduce_scatter_into_a_share_of_the_input(stride: int) -> None:
+    """NCCL does so in place, and DeepSpeed's ZeRO-3 asks for it on all backends."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    each = inputs(shape=(size, 4))
+    x = torch.empty(size, 4 * stride)[:, ::stride].copy_(each[rank])
+    dist.reduce_scatter_tensor(x[rank], x)
+    torch.testing.assert_close(x[rank], sum(each)[rank])
+    flat = each[rank].clone().view(-1)
+    shares = flat.tensor_split([3, 3 + 4 * (size > 1)])  # across the borders of the shares
+    out = shares[1] if size > 1 else flat
+    dist.reduce_scatter_tensor(out, flat)
+    torch.testing.assert_close(out, sum(each)[rank])
+
+
 def test_reduce_scatter_of_different_sizes() -> None:
     size, rank = dist.get_world_size(), dist.get_rank()
     out = torch.empty(rank + 1)
