@@ -100,10 +100,10 @@ def make(
         _begin_loop(base, ranks, drivers)
         _order_nodes(base, ranks)
         first = _first_set(base, ranks, opens_device=bool(gpu.get("named")))
+        _begin_world(base)
     except BaseException:
         loop.close()
         raise
-    launched.world_begins(inherited.environment(), loop.process_ended)
     taken_place.take(rendezvous.rank)
     return base, first
 
@@ -164,8 +164,17 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
         from hpccoll.tuner import worker  # most jobs have no tuner
 
         base.tuner = agreed(rendezvous.compare, lambda: worker.for_rank(first, settings))
-    rendezvous.compare(None)  # no rank sends before all ranks listen
     return first
+
+
+def _begin_world(base: Base) -> None:
+    """Tell the launcher about the World. It is the last step, after which no rank may fail alone: others would wait."""
+    ended = base.loop.process_ended
+    try:  # no rank sends before this exchange: then all ranks listen
+        agreed(base.rendezvous.compare, lambda: launched.world_begins(inherited.environment(), ended))
+    except BaseException:
+        launched.world_ended(ended)
+        raise
 
 
 # ---- exchange and check of the ranks' reports ------------------------------------------------------------

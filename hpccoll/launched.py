@@ -44,9 +44,9 @@ class _Connection:
         with contextlib.suppress(OSError, channel.ChannelError):  # the launcher counts only ranks with a connection
             try:
                 opened = channel.connect(addresses, secret)
+                self._kept = os.dup(opened.connection.fileno())  # before the report: no descriptor may be left
                 opened.send(json.dumps(self._report).encode())
                 opened.connection.settimeout(None)
-                self._kept = os.dup(opened.connection.fileno())
                 self._channel = opened
             finally:
                 self._is_made.set()
@@ -95,7 +95,7 @@ def world_ended(ended: Ended) -> None:
     :param ended: the same function as for world_begins()
     """
     with _changes:
-        if _connection is not None:
+        if _connection is not None and ended in _connection.worlds:
             _connection.worlds.remove(ended)
             _connection.say_worlds()
 

@@ -92,13 +92,19 @@ static void fill_in(const hc_job *job, const hc_loop_words *words, const int32_t
 }
 
 static int make_parts(hc_job *job, hc_segment *memory, const int32_t *locals, const int32_t *local_of,
-                      const hc_loop_config *config, hc_loop_parts *parts) {
+                      const hc_loop_config *config, hc_loop_parts *parts, char why[HC_WHY]) {
     int status = hc_node_control_new(memory, job->local_rank, job->local_size, locals, &parts->node_control);
     if (status >= 0)
         status = hc_control_new(parts->node_control, job->net, local_of, job->size, &parts->control);
     if (status >= 0)
         status = hc_p2p_new(parts->node_control, job->net, parts->control, local_of, job->rank, job->size, &parts->p2p);
-    return status < 0 ? status : hc_loop_new(config, parts, &job->loop);
+    if (status < 0)
+        return status;
+    status = hc_loop_new(config, parts, &job->loop);
+    return status != HC_NO_MEMORY ? status
+                                  : hc__refuse(why, status,
+                                               "there is no memory or no thread for a World: raise the limits of this "
+                                               "process (ulimit -u, ulimit -v, pids.max and memory.max of its cgroup)");
 }
 
 int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory, hc_loop_config *config,
@@ -117,7 +123,7 @@ int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory
         return HC_NO_MEMORY;
     list_locals(job, locals, local_of);
     fill_in(job, words, locals, config);
-    status = make_parts(job, memory, locals, local_of, config, &parts);
+    status = make_parts(job, memory, locals, local_of, config, &parts, why);
     if (status < 0)
         hc_loop_parts_free(&parts);
     else

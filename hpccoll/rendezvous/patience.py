@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from hpccoll.text import say
 
-__all__ = ["REPORT_EVERY", "PatientStore", "SilentStoreError", "Store"]
+__all__ = ["REPORT_EVERY", "NoThreadError", "PatientStore", "SilentStoreError", "Store"]
 
 T = TypeVar("T")
 REPORT_EVERY = 10.0
@@ -28,6 +28,10 @@ MARGIN = 5.0
 
 class SilentStoreError(Exception):
     """The store has not answered in time."""
+
+
+class NoThreadError(Exception):
+    """The system allows this process no more threads."""
 
 
 class Store(Protocol):
@@ -56,7 +60,13 @@ class PatientStore:
         self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._serve, name="hpccoll store", daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, name="hpccoll store", daemon=True).start()
+        except RuntimeError as error:
+            raise NoThreadError(
+                f"this process may not start another thread ({error}): raise its limits (ulimit -u, ulimit -v, "
+                "pids.max of its cgroup)"
+            ) from None
         return self
 
     def __exit__(self, *_: object) -> None:

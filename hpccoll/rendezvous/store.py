@@ -17,7 +17,7 @@ from hpccoll import _core, config, errors, inherited
 from hpccoll.compared import Compared, from_list
 from hpccoll.rendezvous import codec, generation
 from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError, tell
-from hpccoll.rendezvous.patience import REPORT_EVERY, PatientStore, Store
+from hpccoll.rendezvous.patience import REPORT_EVERY, NoThreadError, PatientStore, Store
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.rendezvous.seal import Seal
 from hpccoll.text import some_ranks
@@ -161,6 +161,8 @@ class StoreRendezvous(ByAllgather):
                 yield patient
         except UnmetError as error:
             raise errors.StartError(f"the World was not made: {error}") from None
+        except NoThreadError as error:
+            raise errors.StartError(f"the World was not made: rank {self.rank}: {error}") from None
         except Exception as error:
             raise errors.StartError(
                 f"the World was not made: the store failed: {type(error).__name__}: {error}"
