@@ -24,8 +24,14 @@ def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
 def ranks_of(allocation: detect.Allocation, environment: Mapping[str, str]) -> int:
     """Count the slots of an allocation.
 
-    :raises LaunchError: the scheduler does not tell their number, or its slots are cores
+    :raises LaunchError: the scheduler does not tell their number, its slots are cores, or mpirun sees only some
     """
+    components = environment.get("SLURM_HET_SIZE", "1")
+    if allocation.scheduler == "Slurm" and components != "1":
+        raise LaunchError(
+            f"how many ranks? {allocation} has {components} components, of which mpirun sees the first: give -np for "
+            "this one, or start with srun --het-group, which takes all of them"
+        )
     if not allocation.slots:
         raise LaunchError(f"how many ranks? {allocation} has hosts, but names no slots: give -np")
     if any(name.startswith("CSM_") for name in environment):

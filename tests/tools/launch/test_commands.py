@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpccoll.__main__ import main
+from hpccoll.tools.launch.allocation import allocation_of, ranks_of
+from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.installed import plan
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
 from hpccoll.tools.launch.standard_input import Source
@@ -188,3 +190,28 @@ def test_a_line_of_a_hostfile(line: str, slots: int | None, tmp_path: Path) -> N
         return
     with pytest.raises(LaunchError, match=r"hosts, line 3: .* is not HOST, HOST:RANKS or HOST slots=RANKS"):
         read_hostfile(str(file))
+
+
+def test_hosts_that_our_launcher_would_not_use_are_refused() -> None:
+    """It starts ranks where it is told to; mpirun asks the scheduler for the hosts."""
+    job = replace(ALLOCATED, reached=("h1", "h2"))
+    with pytest.raises(LaunchError, match=r"the allocation has 2 \(h1, h2\): name them, as -H h1:2,h2:2, or .* -H loc"):
+        direct.plan(job)
+    assert "h1:3,h2:1" in direct.plan(replace(job, hosts=HOSTS.hosts)).argv
+    assert "localhost:4" in direct.plan(replace(job, reached=("h1",))).argv
+
+
+def test_slots_that_mpirun_does_not_see_are_not_counted() -> None:
+    """As sbatch of Slurm 22.05 sets them for a job (#SBATCH hetjob) of two components: two tasks, and one."""
+    batch = {
+        "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "h1", "SLURM_TASKS_PER_NODE": "2", "SLURM_HET_SIZE": "2",
+        "SLURM_JOB_NODELIST_HET_GROUP_0": "h1", "SLURM_TASKS_PER_NODE_HET_GROUP_0": "2",
+        "SLURM_JOB_NODELIST_HET_GROUP_1": "h2", "SLURM_TASKS_PER_NODE_HET_GROUP_1": "1",
+    }  # fmt: skip
+    found = allocation_of(batch)
+    assert found and found.slots == (2, 1)
+    with pytest.raises(LaunchError, match="Slurm job 7 on 2 hosts has 2 components, of which mpirun sees the first"):
+        ranks_of(found, batch)
+    del batch["SLURM_HET_SIZE"]
+    found = allocation_of(batch)
+    assert found and ranks_of(found, batch) == 2
