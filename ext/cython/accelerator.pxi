@@ -19,9 +19,9 @@ cdef class Accelerator:
         :param gpu_aware: whether MPI may get GPU memory ("yes", "no", "auto"), of which devices, the reason for none
         """
         cdef hc_device_data_config config
-        cdef bytes cuda = settings.cuda_library.encode(), nccl_file = settings.nccl_library.encode()
-        cdef bytes why = gpu_aware[2].encode(), kernels = os.fsencode(KERNELS)
-        cdef list files = [str(file).encode() for file in nccl_files]
+        cdef bytes cuda = os.fsencode(settings.cuda_library), nccl_file = os.fsencode(settings.nccl_library)
+        cdef bytes why = gpu_aware[2].encode("utf-8", "replace"), kernels = os.fsencode(KERNELS)
+        cdef list files = [os.fsencode(file) for file in nccl_files]
         cdef list devices = [device.encode() for device in gpu_aware[1]]
         cdef const char **paths = <const char **>calloc(len(files) + len(devices) + 2, sizeof(char *))
         if paths is NULL:

@@ -5,7 +5,7 @@ cdef dict library_facts(hc_library *library):
     """The file of a library, or why it cannot be used and what the user can do."""
     if library.handle == NULL:
         return {"missing": library.text.decode(errors="replace"), "to do": library.remedy.decode()}
-    return {"library": library.path.decode()}
+    return {"library": os.fsdecode(library.path)}
 
 
 def gpu_driver(str named):
@@ -14,7 +14,7 @@ def gpu_driver(str named):
     `named` is the file to open, "" for the search. This initialises the driver: do not fork afterwards.
     """
     cdef hc_driver driver
-    cdef bytes path = named.encode()
+    cdef bytes path = os.fsencode(named)
     cdef const char *file = path
     with nogil:
         hc_driver_open(&driver, file)
@@ -41,7 +41,7 @@ cdef dict gpu_device(hc_driver *driver, int number):
 
 def current_device(str named):
     """The number of the device whose context this thread uses; -1: none. Opens no driver."""
-    cdef bytes path = named.encode()
+    cdef bytes path = os.fsencode(named)
     return hc_driver_current(path)
 
 
@@ -52,9 +52,9 @@ def nccl(str named, files):
     """
     cdef hc_nccl table
     cdef char version[32]
-    cdef bytes path = named.encode()
+    cdef bytes path = os.fsencode(named)
     cdef const char *file = path
-    cdef list paths = [str(f).encode() for f in files]
+    cdef list paths = [os.fsencode(f) for f in files]
     cdef const char **places = <const char **>calloc(len(paths) + 1, sizeof(char *))
     if places == NULL:
         raise MemoryError

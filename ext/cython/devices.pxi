@@ -52,7 +52,7 @@ cdef int make_plane(void *devices, const hc_plane_parts *parts, hc_data **data, 
         data[0] = <hc_data *><size_t>(<Devices>devices).get().new_plane(capsule)
         return HC_OK
     except BaseException as error:
-        words = (str(error) or type(error).__name__).encode()[:HC_PLANE_TEXT - 1]
+        words = (str(error) or type(error).__name__).encode("utf-8", "replace")[:HC_PLANE_TEXT - 1]
         memcpy(text, <const char *>words, len(words) + 1)
         return HC_TRANSPORT
 

@@ -382,7 +382,7 @@ cdef class Loop:
 
     def write_trace(self, str ended):
         """Write the newest records into this rank's file. `ended`: the exception that ends the process, "" if none."""
-        cdef bytes text = ended.encode()
+        cdef bytes text = ended.encode("utf-8", "replace")
         if self.c is not NULL and not self.forked:
             hc_loop_trace_write(self.c, text)
 

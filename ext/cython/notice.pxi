@@ -12,8 +12,8 @@ cdef class Notice:
     cdef bytes text, final_line
 
     def __init__(self, double seconds, str text, double limit=0, str final_line=""):
-        self.ns, self.text = <uint64_t>(seconds * 1e9), text.encode()
-        self.limit, self.final_line = <uint64_t>(limit * 1e9), final_line.encode()
+        self.ns, self.text = <uint64_t>(seconds * 1e9), text.encode("utf-8", "replace")
+        self.limit, self.final_line = <uint64_t>(limit * 1e9), final_line.encode("utf-8", "replace")
 
     def __enter__(self):
         hc_notice_free(self.c)
@@ -30,7 +30,7 @@ cdef class Notice:
 
 def say_later(double seconds, str text):
     """Write `text` to stderr if the process is still alive after `seconds`."""
-    hc_notice_new(<uint64_t>(seconds * 1e9), text.encode(), 0, b"")
+    hc_notice_new(<uint64_t>(seconds * 1e9), text.encode("utf-8", "replace"), 0, b"")
 
 
 cdef extern from *:

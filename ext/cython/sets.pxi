@@ -242,7 +242,7 @@ cdef class Set:
 
     cdef inline int enqueue(self, hc_handle *h, bint unnamed, bint waits) except -1:
         if self.loop.notes_sites:  # for the trace: the line of the program that makes the call
-            h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
+            h.site = strdup(call_site().encode("utf-8", "replace")[:HC_TRACE_SITE - 1])
         if not (unnamed and waits and self.size == 1 and hc_loop_run_alone(self.loop.c, h)):
             hc_loop_submit(self.loop.c, h, waits)
         return 0
