@@ -334,7 +334,7 @@ def report(
     say_unfinished(unfinished)
     if ending.left_behind:
         processes.say(
-            f"killed {ending.left_behind} processes that outlived {'the job' if ending.overdue else 'mpirun'}"
+            f"killed {ending.left_behind} processes that outlived {'the job' if ending.overdue else 'the launcher'}"
         )
     if ending.timed_out:
         processes.say(f"the job had not ended after {timeout:g} s (--timeout) and was ended")
@@ -344,7 +344,7 @@ def report(
         return 1
     if not ending.status and not all_well and (ending.left_behind or unfinished):
         what = "ranks were still running" if ending.left_behind else "not all ranks had ended well"
-        processes.say(f"mpirun ended with status 0, but {what}: Open MPI 5 does so if a node fails")
+        processes.say(f"the launcher ended with status 0, but {what} (mpirun of Open MPI 5 does so if a node fails)")
         return 1
     if ending.status:
         processes.say(f"the job ended with status {ending.status}")
@@ -359,7 +359,7 @@ def say_unfinished(unfinished: Mapping[int, Rank]) -> None:
         if rank.cut_off:
             fate = "was cut off: its host does not answer"
         else:
-            fate = "still ran when mpirun had ended" if rank.alive else "ended without hpccoll.shutdown()"
+            fate = "still ran when the launcher had ended" if rank.alive else "ended without hpccoll.shutdown()"
         processes.say(f"rank {number} (host {rank.host}, pid {rank.pid}) {fate}")
     if len(unfinished) > MOST_NAMED:
         processes.say(f"{len(unfinished) - MOST_NAMED} more ranks did not end well")

@@ -47,7 +47,7 @@ class Ending:
     timed_out: bool
     """Whether the timeout ended the job."""
     left_behind: int
-    """Number of processes that outlived mpirun and were killed."""
+    """Number of processes that outlived the launcher and were killed."""
     overdue: bool = False
     """Whether all ranks had ended and mpirun had not, so that it was ended."""
     interrupted: bool = False

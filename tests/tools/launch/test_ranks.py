@@ -201,3 +201,10 @@ def test_a_rank_that_was_alone_on_its_node_is_lost_at_once() -> None:
     seconds = [float(found) for found in re.findall(said, done.stdout)]
     assert len(seconds) == 2, done.stdout
     assert max(seconds) < 15, done.stdout
+
+
+def test_status_0_is_not_said_to_be_that_of_mpirun_where_there_is_none() -> None:
+    done = run(Path("ssh"), "import time; time.sleep(1); os._exit(0)")
+    assert done.returncode == 1
+    assert "hpccoll run: the launcher ended with status 0, but not all ranks had ended well" in done.stderr
+    assert "hpccoll run: mpirun" not in done.stderr
