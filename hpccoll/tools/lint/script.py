@@ -135,7 +135,8 @@ def _follow(script: Script) -> None:
         given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
         argv = tuple(word for written in command.argv for word in shell.words_of(written, known))
         if not argv or argv[0] == "export":
-            known |= given
+            for name, value in command.assignments.items():
+                shell.assign(name, value, known)
             continue
         argv = _without_wrapper(argv)
         if argv[:2] == HPCCOLL_RUN:

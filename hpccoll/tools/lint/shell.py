@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splits a shell script into commands and words: quotes, comments, continuations, here-documents, `$( )`.
 
-It supports the parts of the shell that job scripts use. It executes nothing and ignores control flow: a command inside
+It supports the parts of bash that job scripts use. It executes nothing and ignores control flow: a command inside
 `if` or `for` is a command like any other.
 """
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,12 +17,13 @@ KEYWORDS = {
 }  # fmt: skip
 """Words that may stand before a command."""
 CLOSING = {"(": ")", "{": "}"}
-ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 EXPANSION = re.compile(  # $((sum)), ${name}, ${name:-default}, $name
     r"\$\(\((?P<sum>.*?)\)\)|\$\{(?P<braced>\w+)(?:(?::?-)(?P<default>[^}]*))?\}|\$(?P<plain>[A-Za-z_]\w*)"
 )
 
 BARE = re.compile(r"\$(\w+|\{\w+\})")
+ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class Command:
 
     @property
     def assignments(self) -> dict[str, str]:
-        """The variables set by `NAME=value` before the command, alone, or after `export`."""
+        """The variables set by `NAME=value` before the command, alone, or after `export`.
+
+        `NAME+=more` has the key `NAME+`. An array has the value `(words)`, with their quotes.
+        """
         words = [w for w in self.words if w not in ("export", "declare", "-x", "readonly", "local", "env")]
         found = {}
         for word in words:
@@ -75,6 +80,9 @@ class Lexer:
             self.skip_blanks()
             if not words:
                 line = self.line
+            if words in ([], ["for"]) and (sum_ := self.arithmetic()):
+                words.append(sum_)
+                continue
             if self.at >= len(self.text) or self.text[self.at] in "\n;&|()":
                 end = self.operator()
                 if end == "&" and self.text[self.at : self.at + 1] == ">":  # &>file: both streams
@@ -130,6 +138,16 @@ class Lexer:
                     break
         self.documents = []
 
+    def arithmetic(self) -> str:
+        """Read `((...))`, in which `<<` is no here-document; "" if there is none, as where two subshells begin."""
+        if not self.text.startswith("((", self.at):
+            return ""
+        at, line = self.at, self.line
+        if (found := self.nested()).endswith("))"):
+            return found
+        self.at, self.line = at, line
+        return ""
+
     def redirection(self) -> bool:
         """Skip `2>&1`, `> file`, `<<END` and similar redirections; return whether there was one."""
         found = re.compile(r"\d*(<<<|<<-?|&>>?|[<>]&|>>|<>|[<>])(?!\()").match(self.text, self.at)
@@ -147,6 +165,8 @@ class Lexer:
         parts = []
         while self.at < len(self.text) and self.text[self.at] not in " \t\r\n;&|()<>":
             parts.append(self.piece())
+            if parts[-1] == "=" and self.text.startswith("(", self.at) and ASSIGNMENT.fullmatch("".join(parts)):
+                parts.append(self.nested())  # an array
         if not parts:  # `<(` or a stray sign: always make progress
             parts.append(self.step(1))
             if self.text.startswith("(", self.at):
@@ -166,6 +186,8 @@ class Lexer:
             return self.double_quoted()
         if sign == "$" and self.text[self.at : self.at + 1] in CLOSING:
             return "$" + self.nested()
+        if sign == "$" and self.text.startswith("'", self.at):
+            return self.escaped()
         return sign
 
     def until(self, sign: str) -> str:
@@ -174,6 +196,15 @@ class Lexer:
         inside = self.step((stop if stop >= 0 else len(self.text)) - self.at)
         self.step(1)
         return inside
+
+    def escaped(self) -> str:
+        """Read `'...'` behind a `$`, in which a backslash escapes the quote; other escapes stay as they are."""
+        self.step(1)
+        parts = []
+        while self.at < len(self.text) and self.text[self.at] != "'":
+            parts.append(self.step(2) if self.text[self.at] == "\\" else self.step(1))
+        self.step(1)
+        return "".join(parts).replace("\\'", "'")
 
     def double_quoted(self) -> str:
         """Read up to the closing double quote, which is skipped."""
@@ -192,16 +223,20 @@ class Lexer:
         return "".join(parts)
 
     def nested(self) -> str:
-        """Read from an opening bracket to its closing one, both included."""
-        opening = self.text[self.at]
-        closing, depth, parts = CLOSING[opening], 0, []
+        """Read from an opening bracket to its closing one, both included; those in quotes or comments do not count."""
+        start, opening, depth = self.at, self.text[self.at], 0
         while self.at < len(self.text):
-            sign = self.step(1)
-            parts.append(sign)
-            depth += (sign == opening) - (sign == closing)
-            if depth == 0:
-                break
-        return "".join(parts)
+            sign = self.text[self.at]
+            if sign in "'\"\\":
+                self.piece()
+            elif sign == "#" and opening == "(" and self.text[self.at - 1].isspace():
+                self.skip_blanks()
+            else:
+                depth += (sign == opening) - (sign == CLOSING[opening])
+                self.step(1)
+                if depth == 0:
+                    break
+        return self.text[start : self.at]
 
 
 def read(text: str) -> list[Command]:
@@ -222,8 +257,24 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
 
 
 def words_of(word: str, variables: Mapping[str, str]) -> list[str]:
-    """Expand known variables; a word that is nothing but a variable (`srun $LAUNCHER ...`) becomes its words."""
+    """Expand known variables; a word that is nothing but a variable (`srun $LAUNCHER ...`) becomes its words.
+
+    A known array (`srun "${options[@]}" ...`) becomes its elements.
+    """
+    if (array := ARRAY.fullmatch(word)) and array[1] + "[@]" in variables:
+        return shlex.split(variables[array[1] + "[@]"])
     return expand(word, variables).split() if BARE.fullmatch(word) else [expand(word, variables)]
+
+
+def assign(name: str, value: str, variables: dict[str, str]) -> None:
+    """Do `NAME=value`; an array is kept as `NAME[@]`, with quotes around its elements."""
+    plain, more = name.removesuffix("+"), name.endswith("+")
+    if value.startswith("(") and value.endswith(")"):
+        words = [word for command in read(value[1:-1]) for word in command.words]
+        elements = shlex.join(element for word in words for element in words_of(word, variables))
+        variables[plain + "[@]"] = f"{variables.get(plain + '[@]', '')} {elements}" if more else elements
+    else:
+        variables[plain] = (variables.get(plain, "") if more else "") + expand(value, variables)
 
 
 def calculate(text: str, variables: Mapping[str, str]) -> str:

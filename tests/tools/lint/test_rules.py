@@ -243,6 +243,9 @@ SOUND = {  # what users write, and what is right about it: (what is taken out of
     "more and smaller tasks in the CPUs of the job": (
         "srun ", "OMP_NUM_THREADS=4 srun -n 16 -c 4 --ntasks-per-node=8 --gpus-per-node=8 "
     ),
+    "options in an array": (
+        "srun --mpi=pmix", "options=(-n8 # of 8\n --mpi=pmix)\noptions+=(--label)\nsrun \"${options[@]}\"",
+    ),
     "tasks only in the step, as on whole nodes": ("#SBATCH --ntasks-per-node=4\n", "", "srun ", "srun -n 8 "),
     "Cray's MPI": ("--mpi=pmix ", "", "set -e", "set -e\nmodule load PrgEnv-gnu"),
     "the program has an -n": ("srun --mpi=pmix --kill-on-bad-exit=1 python", "mpirun -x PATH python train.py -n 64"),

@@ -41,6 +41,23 @@ def test_words_and_lines() -> None:
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        "(( m = n << 2 ))", "for ((i = 1 << 2; i < 9; i++)); do :; done", "((true); true)", "x=$((1 << 2))",
+        "x=$(echo 'c(d' \"a)b\")", "x=$(echo \"$(echo ')')\")", "x=\"$(echo 'a\"b')\"", "x=\"${y:-'}'}\"",
+        "x=${y:-'}'}", "x=$(echo a # don't\n)", "x=$'a\\'b'", "x=$(echo \\()", "x=(a 'b)' \"c\"\n # don't\n)",
+        "x+=(d)",
+    ],
+)  # fmt: skip
+def test_what_stands_after_it_is_read_as_bash_reads_it(before: str) -> None:
+    script = before + '\nprintf "%s " last command\n'
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=10, check=True).stdout
+    assert said == "last command "
+    found = read(script)[-1]
+    assert (found.words, found.line) == (("printf", "%s ", "last", "command"), script.count("\n"))
+
+
+@pytest.mark.parametrize(
     ("word", "value"),
     [
         ("$N", "4"),
