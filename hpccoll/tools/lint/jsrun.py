@@ -95,8 +95,10 @@ def read(words: tuple[str, ...]) -> tuple[Sets, Parsed, list[str]]:
         return node.get(text) or int(text)
 
     sets, tasks, total = number("nrs", 1), number("tasks_per_rs", 1), number("np", 1)
-    if total and tasks is None:
-        tasks = -(-total // sets) if sets else total
+    if total and sets is None and "nrs" not in parsed:
+        sets = -(-total // (tasks or 1))  # without --nrs each task has a set of its own
+    elif total and sets and tasks is None:
+        tasks = -(-total // sets)
     cores, gpus = number("cpu_per_rs", 1), number("gpu_per_rs", 0)
     shape = {"tasks_per_rs": tasks, "cpu_per_rs": cores, "gpu_per_rs": gpus}
     found = Sets(

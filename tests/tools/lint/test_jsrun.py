@@ -14,6 +14,7 @@ DOCUMENTED = {  # OLCF, Summit User Guide: command -> sets, per host, tasks, cor
     "-n12 -a2 -g1 -c2 -dpacked ./a.out": (12, None, 2, 2, 1),
     "-n 4 -a 6 -c 6 -g 3 -d packed -l GPU-CPU ./a.out": (4, None, 6, 6, 3),
     "-n1 -a42 -c42 -g0 ./a.out": (1, None, 42, 42, 0),
+    "-p 6 -c 7 -r 6 -l cpu-cpu -d packed -b rs ./a.out": (6, 6, 1, 7, 0),  # as published job scripts have it
     "-n1 -a1 -c21 -g3 -bpacked:21 ./a.out": (1, None, 1, 21, 3),
     "-n12 -r6 -c7 -g1 -a1 -EOMP_NUM_THREADS=7 -brs ./a.out": (12, 6, 1, 7, 1),
     "--nrs 8192 --tasks_per_rs 16 --cpu_per_rs 16 --gpu_per_rs 3 --rs_per_host 2 --latency_priority gpu-cpu x": (
