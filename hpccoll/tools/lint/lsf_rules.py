@@ -125,15 +125,18 @@ def sets_do_not_fit(script: Script) -> Iterator[Problem]:
 
 @rule(RULES, "sets-span-sockets", "warning")
 def sets_span_sockets(script: Script) -> Iterator[Problem]:
-    """So many sets per node that one must span both sockets: slow memory and a far GPU."""
+    """So many sets per node that one must span both sockets, and tasks in it: slow memory and a far GPU."""
+    socket = SUMMIT.cores // SUMMIT.sockets
     for launch, sets in known_jsruns(script):
+        if sets.bind and "bind" in launch.parsed and sets.cores % sets.bind == socket % sets.bind == 0:
+            continue  # no task spans them
         wanted = sets.per_host or min(fit(sets, SUMMIT), sets.sets or 1)
         most = fit_in_sockets(sets, SUMMIT)
         if fit(sets, SUMMIT) >= wanted > most:
             yield Problem(
                 launch.line,
-                f"{wanted} sets per node, but only {most} without one that spans sockets",
-                f"at most {SUMMIT.cores // SUMMIT.sockets} cores and {SUMMIT.gpus // SUMMIT.sockets} GPUs per socket",
+                f"{wanted} resource sets per node, but only {most} fit if none spans both sockets",
+                f"at most {socket} cores and {SUMMIT.gpus // SUMMIT.sockets} GPUs per socket",
             )
 
 

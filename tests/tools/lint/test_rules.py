@@ -243,6 +243,9 @@ SOUND = {  # what users write, and what is right about it: (what is taken out of
     "more and smaller tasks in the CPUs of the job": (
         "srun ", "OMP_NUM_THREADS=4 srun -n 16 -c 4 --ntasks-per-node=8 --gpus-per-node=8 "
     ),
+    "a set for a node, whose tasks are bound": (
+        JSRUN, "jsrun -n ALL_HOSTS -a 6 -c ALL_CPUS -g ALL_GPUS -b packed:7 -X 1 python train.py",
+    ),
     "options in an array": (
         "srun --mpi=pmix", "options=(-n8 # of 8\n --mpi=pmix)\noptions+=(--label)\nsrun \"${options[@]}\"",
     ),
@@ -264,8 +267,8 @@ SOUND = {  # what users write, and what is right about it: (what is taken out of
 
 @pytest.mark.parametrize("right", SOUND)
 def test_no_false_alarm(right: str) -> None:
-    text = SLURM
     changes = iter(SOUND[right])
+    text = LSF if SOUND[right][0] == JSRUN else SLURM
     for old, new in zip(changes, changes, strict=True):
         assert text.count(old) == 1
         text = text.replace(old, new)
