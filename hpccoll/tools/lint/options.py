@@ -99,8 +99,11 @@ def _short(grammar: Grammar, word: str, left: list[str], parsed: Parsed) -> None
         parsed.values[option.long] = ""
         if word[1:]:
             _short(grammar, word[1:], left, parsed)
+    elif word[1:].startswith("="):
+        better = f"-{word[0]}{word[2:]} or --{option.long}{word[1:]}"
+        parsed.problems.append(f"{grammar.command} takes -{word} as the value {word[1:]!r}: write {better}")
     elif word[1:] or option.value == "maybe":
-        parsed.values[option.long] = word[1:].removeprefix("=")
+        parsed.values[option.long] = word[1:]
     else:
         _take(grammar, option, f"-{word}", left, parsed)
 

@@ -185,6 +185,15 @@ def test_torchrun_starts_the_ranks_of_a_node_itself() -> None:
     assert check(text.replace("python", "python -m torch.distributed.run")) == []
 
 
+def test_an_equals_sign_behind_a_short_option_belongs_to_the_value() -> None:
+    """Slurm 22.05 says: Invalid numeric value "=8" for --ntasks."""
+    text = SLURM.replace("--nodes=2\n", "--nodes=2 -n=8\n").replace("srun ", "srun -c=8 ")
+    assert [(found.line, found.problem) for found in check(text) if found.severity == "error"] == [
+        (2, "sbatch takes -n=8 as the value '=8': write -n8 or --ntasks=8"),
+        (13, "srun takes -c=8 as the value '=8': write -c8 or --cpus-per-task=8"),
+    ]
+
+
 def test_what_only_the_job_knows_is_no_finding() -> None:
     text = LSF.replace("-c 7", "-c $CORES").replace("-a 1", "-a ${TASKS}").replace("packed:7", "packed:$CORES")
     assert check(text) == []
