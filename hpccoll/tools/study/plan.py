@@ -158,7 +158,7 @@ def _record(kind: Any, values: Any, where: str) -> Any:
             near = difflib.get_close_matches(name, hints, 1)
             raise StudyError(f"{where}: no key {name!r}" + (f": did you mean {near[0]}?" if near else ""))
         if not _fits(hints[name], value):
-            raise StudyError(f"{where}: {name} = {value!r} is of the wrong type")
+            raise StudyError(f"{where}: {name} = {value!r} is of the wrong type: {_wanted(hints[name])} is needed")
     given = {name: float(value) if hints[name] is float else value for name, value in values.items()}
     missing = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
     if lacking := [name for name in missing if name not in given]:
@@ -176,6 +176,17 @@ def _fits(hint: Any, value: Any) -> bool:
     if get_origin(hint) is dict:
         return isinstance(value, dict) and all(type(item) is arguments[1] for item in value.values())
     return type(value) is hint or type(value) in arguments
+
+
+def _wanted(hint: Any) -> str:
+    """Say what a value of a field must be."""
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
+    inside = {int: "whole numbers", str: "texts in quotes"}
+    if get_origin(hint) is list:
+        return f"a list of {inside[get_args(hint)[0]]} in [ ]"
+    if get_origin(hint) is dict:
+        return f"a table of {inside.get(get_args(hint)[1], 'tables')}"
+    return words.get(hint) or " or ".join(words.get(each, "a table") for each in get_args(hint))
 
 
 def _check_sizes(study: Study, file: Path) -> None:

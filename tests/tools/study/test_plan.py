@@ -82,22 +82,28 @@ def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "needed"),
     [
-        "nodes = 2",
-        'scaling = "weak"',
-        'program.command = "python train.py"',
-        'arms.a.arguments = "x"',
-        'arms.a.variables = "x"',
-        "arms.a.variables = { OMP_NUM_THREADS = 2 }",
+        ("nodes = 2", "a list of whole numbers in [ ]"),
+        ('scaling = "weak"', "a list of texts in quotes in [ ]"),
+        ('program.command = "python train.py"', "a list of texts in quotes in [ ]"),
+        ('program.size = "1"', "a whole number or a number"),
+        ("arms = 3", "a table of tables"),
+        ("gpus = 1", "true or false"),
+        ("account = 1", "a text in quotes"),
+        ("node_hours = true", "a number"),
+        ('arms.a.arguments = "x"', "a list of texts in quotes in [ ]"),
+        ('arms.a.variables = "x"', "a table of texts in quotes"),
+        ("arms.a.variables = { OMP_NUM_THREADS = 2 }", "a table of texts in quotes"),
     ],
 )
-def test_a_value_that_is_no_list_or_table_is_refused(line: str, tmp_path: Path) -> None:
+def test_a_value_of_another_type_is_refused(line: str, needed: str, tmp_path: Path) -> None:
     """Before, each character of a text was taken for a word of the command."""
     lines = {"name": '"p"', "nodes": "[1]", "program.command": '["x"]'} | dict([line.split(" = ", 1)])
     file = tmp_path / "s.toml"
     file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
-    with pytest.raises(StudyError, match=f"{line.split(' = ')[0].rpartition('.')[2]} = .* is of the wrong type"):
+    key = line.split(" = ")[0].rpartition(".")[2]
+    with pytest.raises(StudyError, match=rf"{key} = .* is of the wrong type: {re.escape(needed)} is needed$"):
         plan.load(file)
 
 
