@@ -150,6 +150,8 @@ def text(fitted: Fitted) -> str:
             value, known = "?", "not determined"
         lines.append(f"{name:<10} {value:>10} {known:>29}  {MEANINGS[name]}")
     lines += [f"# {name} is not determined: measure {fit.DETERMINING[name]}" for name in fitted.unknown]
+    if fitted.unknown:
+        lines.append("# if the files have such a case already, its times vary too much: measure more launches")
     nodes, sizes_there = ", ".join(map(str, fitted.nodes)), [size for size, _ in fitted.residuals]
     lines.append(f"# fitted to {fitted.cases} cases; nodes: {nodes}; ranks per node: {fitted.per_node}")
     lines += [f"# error of the fit on {fitted.nodes[-1]} nodes at {sizes.short(size)}: {fitted.error(size):.1%}"
