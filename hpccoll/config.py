@@ -164,8 +164,8 @@ class Config(_KnobsOfC):
         allowed="auto, local, none or the number of a device", fits=_is_device,
     )  # fmt: skip
     device_mode: str = _knob(
-        "auto", "how arrays in device memory are moved: staged (through host memory), nccl (in the node, MPI between "
-        "nodes), nccl_flat (NCCL between all ranks), mpi (MPI between all ranks)",
+        "auto", "how arrays in device memory are moved: staged (through host memory), nccl (NCCL in the node, messages "
+        "between nodes), nccl_flat (NCCL between all ranks), mpi (messages between all ranks, of MPI or UCX)",
         choices=("auto", "staged", "nccl", "nccl_flat", "mpi"), agreed=True,
     )  # fmt: skip
     device_small: int = _knob(

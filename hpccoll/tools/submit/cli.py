@@ -249,7 +249,7 @@ def node_counts(text: str) -> list[int]:
     """
     words = text.split(",")
     if not all(is_number(word) and int(word) for word in words):
-        raise RequestError(f"--nodes {text}: a number, or several as in 1,2,4")
+        raise RequestError(f"--nodes {text}: a number from 1, or several as in 1,2,4")
     counts = [int(word) for word in words]
     if len(set(counts)) < len(counts):
         raise RequestError(f"--nodes {text}: a number twice would be the same job twice; --repeat N repeats a job")
