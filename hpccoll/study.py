@@ -124,31 +124,32 @@ def finish(warmup: int = 5, name: str = "") -> None:
 
     here = current()
     mine = [(s.seconds, s.parts, s.items) for s in _steps[warmup:]]
+    done = len(_steps)
     _steps.clear()
     about = conditions.of_rank() | {"load": _load or 0.0}
-    ranks = here.allgather_object((mine, about, here.base.loop.node_of[here.rank]))
-    counts = sorted({len(steps) for steps, _, _ in ranks})
-    if len(counts) > 1 or not counts[0]:
+    ranks = here.allgather_object((mine, about, here.base.loop.node_of[here.rank], done))
+    counts = sorted({steps for *_, steps in ranks})
+    if len(counts) > 1 or counts[0] <= warmup:
         raise InvalidArgumentError(
-            f"study.finish: the ranks did {' or '.join(map(str, counts))} steps behind {warmup} of warm-up: all do the "
-            "same number of steps, and more than those of the warm-up"
+            f"study.finish: the ranks did {' or '.join(map(str, counts))} steps, and the first {warmup} are left out "
+            "(warmup): all must do the same number of steps, and more than are left out"
         )
     file = config.read().study
     if not file:
         return
-    reports = [report for _, report, _ in ranks]
+    reports = [report for _, report, *_ in ranks]
     warnings = conditions.judge(reports, here.size, oversubscribed=True)  # the study knows whether that is meant
     if here.rank:
         return
     launch = conditions.of_job(conditions.environment(), conditions.knobs(here), sys.argv)
     launch |= {
         "ranks": here.size,
-        "nodes": len({node for _, _, node in ranks}),
+        "nodes": len({node for _, _, node, _ in ranks}),
         "oversubscribed": bool(conditions.crowded(reports)),
         "warnings": warnings,
-        "placement": [report | {"node": node} for _, report, node in ranks],
+        "placement": [report | {"node": node} for _, report, node, _ in ranks],
     }
-    case = _case([steps for steps, _, _ in ranks], name or Path(sys.argv[0]).stem, launch["nodes"])
+    case = _case([steps for steps, *_ in ranks], name or Path(sys.argv[0]).stem, launch["nodes"])
     files.write(Path(file), Results([launch], {case.key: case}))
 
 

@@ -142,6 +142,16 @@ def test_a_part_inside_a_part_counts_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert one.seconds == 31 and one.parts == {"compute": 1 + 4 + 6, "input": 1.5 + 16, "exposed communication": 0}
 
 
+def test_too_few_steps_are_counted_in_the_error() -> None:
+    """Before, it said 0 steps of a program that had done three."""
+    program = (
+        "import hpccoll\nfrom hpccoll import study\nhpccoll.init()\nfor _ in range(3):\n with study.step(): pass\n"
+    )
+    words = [sys.executable, "-c", program + "study.finish()"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "the ranks did 3 steps, and the first 5 are left out" in done.stderr
+
+
 @pytest.mark.slow
 def test_steps_are_read_from_a_log(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
