@@ -142,7 +142,12 @@ def load(file: Path) -> Study:
         values["arms"] = {name: _record(Arm, arm, f"{file}: arms.{name}") for name, arm in values["arms"].items()}
     for part in ("bench", "program"):
         if part in values:
-            values[part] = _record(What, values[part], f"{file}: {part}")
+            given, values[part] = values[part], _record(What, values[part], f"{file}: {part}")
+            if "warmup" in given and not values[part].log:
+                raise StudyError(
+                    f"{file}: {part}: warmup is for steps that `log` finds; a program that reports its steps leaves "
+                    f"out the first by study.finish(warmup={given['warmup']})"
+                )
     study: Study = _record(Study, values, str(file))
     _check(study, file)
     return study

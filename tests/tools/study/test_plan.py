@@ -40,6 +40,12 @@ def test_runs_go_from_few_nodes_to_many_with_the_arms_in_turn(tmp_path: Path) ->
     assert [run.scaling for run in runs] == ["weak"] * 8 + ["strong"] * 4
 
 
+def test_steps_that_the_program_reports_have_no_warmup_here(tmp_path: Path) -> None:
+    """Before, the number had no effect: study.finish() left out five steps."""
+    with pytest.raises(StudyError, match=r"warmup is for steps that `log` finds; .* study.finish\(warmup=3\)"):
+        study(tmp_path, text=TEXT.replace("[bench]", "[program]\nwarmup = 3"))
+
+
 def test_a_command_that_knows_its_scaling_runs_once_for_each(tmp_path: Path) -> None:
     """Otherwise weak and strong scaling are one command on the fewest nodes, and one launch."""
     text = TEXT.replace('"--least"', '"--least{{scaling}}"')
