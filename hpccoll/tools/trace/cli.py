@@ -23,8 +23,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command = actions.add_parser("explain", help="say it in sentences, from the files that the ranks have written")
     command.add_argument("folder", type=Path, metavar="DIR", help="the folder that the job has named on stderr")
     command.set_defaults(main=main_explain)
-    other = actions.add_parser("collect", help="read the traces of a job that runs, without a word about them")
-    other.add_argument("job", help="the process number of `hpccoll run`, or in a Slurm job its number")
+    other = actions.add_parser(
+        "collect", help="write the traces of this host's ranks of a job that runs, and do not explain them"
+    )
+    other.add_argument("job", metavar="JOB", help="the process number of `hpccoll run`, or in a Slurm job its number")
     other.set_defaults(main=main_collect)
 
 

@@ -148,9 +148,11 @@ def collect(pids: set[int], what: str, shared: bool = False) -> Path:
     :returns: the folder of the newest World; another one if the job writes no traces or that folder takes none
     :raises TraceError: none is a rank, or no folder takes the traces
     """
+    if not pids:
+        raise TraceError(f"{what}: this host has no process of this number, and none of a Slurm job of this number")
     ranks = [rank for pid in sorted(pids) for rank in _rings(pid)]
     if not ranks:
-        raise TraceError(f"{what}: none of these {len(pids)} processes is a rank of hpccoll that may be looked at")
+        raise TraceError(f"{what}: {len(pids)} on this host, and none is a rank of hpccoll that this user may look at")
     began = time.time()
     signalled = [rank for rank in ranks if _ask_for_stacks(rank)]
     deadline = time.monotonic() + PATIENCE

@@ -411,6 +411,9 @@ def test_what_is_no_trace(tmp_path):
 
 
 def test_a_job_that_is_no_number_is_said(capsys):
-    for words, said in (("x", "'x': a process number of `hpccoll run`"), ("99999999", "none of these 0 processes is")):
+    for words, said in (
+        ("x", "'x': a process number of `hpccoll run`"),
+        ("99999999", "this host has no process of this number"),
+    ):
         assert main(["trace", "collect", words]) == 2
         assert said in capsys.readouterr().err
