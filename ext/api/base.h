@@ -30,8 +30,7 @@
  *     plan_memory.c memory and lists of plans
  *     plans.c       persistent operations: init, start, wait, free
  */
-#ifndef HC_API_BASE_H
-#define HC_API_BASE_H
+#pragma once
 
 #include "api/hpccoll.h"
 #include "api/python_world.h"
@@ -101,5 +100,3 @@ struct hpccoll_world {
     struct hpccoll_world *next; /* list of all Worlds */
     hc_grid *grid;              /* of its ranks; NULL: they have none, or the World has ended */
 };
-
-#endif

@@ -2,8 +2,7 @@
  *
  * calls.h - the arguments of a public function, and the request that is made of them.
  */
-#ifndef HC_API_CALLS_H
-#define HC_API_CALLS_H
+#pragma once
 
 #include "api/base.h"
 #include "world/arguments.h"
@@ -61,5 +60,3 @@ int hc__call_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);
 int hc__plan_check(const hpccoll_world *, hpccoll_plan **);
 /* Makes a plan of `given` with all ranks, which compare `whole`. OK, or a status (error set). */
 int hc__plan_make(const hc__call *, hpccoll_world *, const hc__read *given, const hc__read *whole, hpccoll_plan **);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * The program has made its arrays ready before a call. After a wait their values are complete for all streams.
  */
-#ifndef HC_API_DEVICES_H
-#define HC_API_DEVICES_H
+#pragma once
 
 #include "api/base.h"
 #include "api/calls.h"
@@ -41,5 +40,3 @@ int hc__devices_end(const hpccoll_world *, hc_handle *, int status);
 /* A result that the library has allocated, for the program: OK or NO_MEMORY (error set). */
 int hc__devices_give(const hpccoll_world *, void *data);
 int hc__devices_take_back(void *data); /* 1: it was such a result, and is freed */
-
-#endif

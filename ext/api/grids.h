@@ -2,8 +2,7 @@
  *
  * grids.h - grids of ranks: checks and texts.
  */
-#ifndef HC_API_GRIDS_H
-#define HC_API_GRIDS_H
+#pragma once
 
 #include "api/base.h"
 
@@ -13,5 +12,3 @@
 void hc__grid_text(int ndims, const int *dims, const int *periods, char text[HC__GRID]);
 /* OK, or a status (error set) for this call: the World cannot be used, or has no grid. */
 int hc__grid_check(const hpccoll_world *, const char *call);
-
-#endif

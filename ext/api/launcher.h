@@ -2,13 +2,10 @@
  *
  * launcher.h - the rendezvous of the processes that a launcher has started, without MPI.
  */
-#ifndef HC_API_LAUNCHER_H
-#define HC_API_LAUNCHER_H
+#pragma once
 
 #include "api/settings.h"
 #include "rendezvous/rendezvous.h"
 
 /* Finds how this process was started. OK; or a status (error set). */
 int hc__launcher_rendezvous(const hc_rendezvous_terms *, hc_rendezvous **);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * list.h - the Worlds of this process.
  */
-#ifndef HC_API_LIST_H
-#define HC_API_LIST_H
+#pragma once
 
 #include "api/base.h"
 
@@ -17,5 +16,3 @@ int hc__world_check(const hpccoll_world *);
 static inline hc_order *hc__order(const hpccoll_world *world) {
     return &world->base->job->orders[world->number];
 }
-
-#endif

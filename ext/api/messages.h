@@ -2,13 +2,10 @@
  *
  * messages.h - the handle of a send or a receive.
  */
-#ifndef HC_API_MESSAGES_H
-#define HC_API_MESSAGES_H
+#pragma once
 
 #include "api/base.h"
 
 /* Checks a message and makes its handle. OK, or a status (error set). */
 int hc__message_handle(void *data, int64_t count, hpccoll_dtype, int receives, int peer, int tag, const hpccoll_world *,
                        hc_handle **);
-
-#endif

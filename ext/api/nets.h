@@ -2,8 +2,7 @@
  *
  * nets.h - the net between the nodes of a World: over MPI or UCX.
  */
-#ifndef HC_API_NETS_H
-#define HC_API_NETS_H
+#pragma once
 
 #include "api/base.h"
 #include "rendezvous/rendezvous.h"
@@ -13,5 +12,3 @@
 int hc__net_is_mpi(const hc__base *);
 /* Makes the net; all ranks call it. `comm`: the program's communicator, or NULL. OK, or a status (error set). */
 int hc__net_make(hc__base *, hc_rendezvous *, const void *comm, int one_machine);
-
-#endif

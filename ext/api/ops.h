@@ -2,8 +2,7 @@
  *
  * ops.h - the reductions of the program, MINLOC and MAXLOC.
  */
-#ifndef HC_API_OPS_H
-#define HC_API_OPS_H
+#pragma once
 
 #include "api/calls.h"
 
@@ -11,5 +10,3 @@
 int hc__op_find(unsigned number, hc_user_reduction *);
 /* Checks the reduction of a call that the engine does not have, and its dtype. OK, or a status (error set). */
 int hc__op_check(const hc__call *, hpccoll_dtype);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * plans.h - persistent operations.
  */
-#ifndef HC_API_PLANS_H
-#define HC_API_PLANS_H
+#pragma once
 
 #include "api/calls.h"
 #include "api/codes.h"
@@ -53,5 +52,3 @@ void hc__plan_give_back(hpccoll_plan *);
 void hc__plan_rest(hpccoll_plan *);
 /* Frees the resources of the plans of a World (NULL: of all Worlds), after the end of its loop or set. */
 void hc__plans_free(hc__base *, const hpccoll_world *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * python_world.h - what Python's extension and this library share: a World of Python in a program in C.
  */
-#ifndef HC_API_PYTHON_WORLD_H
-#define HC_API_PYTHON_WORLD_H
+#pragma once
 
 #include "loop/loop.h"
 #include "world/halo.h"
@@ -66,5 +65,3 @@ typedef struct hc_python_world {
     const int32_t *members;
     _Atomic int closed;
 } hc_python_world;
-
-#endif

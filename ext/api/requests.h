@@ -2,8 +2,7 @@
  *
  * requests.h - waits, and outcomes of requests.
  */
-#ifndef HC_API_REQUESTS_H
-#define HC_API_REQUESTS_H
+#pragma once
 
 #include "api/base.h"
 
@@ -29,5 +28,3 @@ void hc__request_hold(hpccoll_request *, hc_handle *, int64_t *counts, int *from
 void hc__request_after(hpccoll_request *, hc__after *);    /* the request owns it */
 void hc__request_element(hpccoll_request *, size_t bytes); /* of a message: `counts` gets the number of elements */
 void hc__request_drop(hpccoll_request *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * sets.h - exchanges and agreements among the ranks of a World.
  */
-#ifndef HC_API_SETS_H
-#define HC_API_SETS_H
+#pragma once
 
 #include "api/base.h"
 
@@ -12,5 +11,3 @@ int hc__exchange(hpccoll_world *, const char *name, const void *mine, size_t byt
 hc_exchange hc__exchange_of(hpccoll_world *);
 /* As hc_exchange_agree(): OK, or the same status on all ranks (error set). */
 int hc__agree(hpccoll_world *, int status, const char *why);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * settings.h - knobs from options and environment.
  */
-#ifndef HC_API_SETTINGS_H
-#define HC_API_SETTINGS_H
+#pragma once
 
 #include "loop/loop.h"
 #include "world/job.h"
@@ -64,5 +63,3 @@ int hc__settings_read(hc__settings *, const char *options);
 void hc__settings_agreed(const hc__settings *, char text[HC__AGREED_BYTES]);
 /* Finds the first knob that differs between two such texts, and copies its word from each. 0: all are equal. */
 int hc__settings_differ(const char *a, const char *b, char word_a[128], char word_b[128]);
-
-#endif

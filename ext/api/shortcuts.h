@@ -2,8 +2,7 @@
  *
  * shortcuts.h - calls of few bytes, without a request.
  */
-#ifndef HC_API_SHORTCUTS_H
-#define HC_API_SHORTCUTS_H
+#pragma once
 
 #include "api/calls.h"
 
@@ -13,5 +12,3 @@
 int hc__shortcut(const hc__read *, hpccoll_world *, int64_t *counts, int *tried);
 /* Lets the ranks agree by their count on the request of such a call that was not tried. Submit it then. */
 void hc__count(hpccoll_world *, hc_handle *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * start.h - starts a World: reports of the ranks, nodes, net.
  */
-#ifndef HC_API_START_H
-#define HC_API_START_H
+#pragma once
 
 #include "api/base.h"
 #include "rendezvous/rendezvous.h"
@@ -12,5 +11,3 @@
  * the World is made; or NULL. `wrong`: OK, or the status of this rank's settings (error set), which all ranks get. OK,
  * or a status (error set). */
 int hc__start(hc__base *, hc_rendezvous *, const void *comm, int wrong);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * start_steps.h - exchanges of the start, whose failure is the error that the World was not made.
  */
-#ifndef HC_API_START_STEPS_H
-#define HC_API_START_STEPS_H
+#pragma once
 
 #include "rendezvous/rendezvous.h"
 
@@ -14,5 +13,3 @@ int hc__start_exchange(hc_rendezvous *, const void *mine, size_t bytes, void *al
 /* Sets the error of a step of the start, unless `status` is OK. `why`: "": the rendezvous has the text. Returns the
  * status. */
 int hc__start_outcome(const hc_rendezvous *, int status, const char *why);
-
-#endif

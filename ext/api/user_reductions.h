@@ -2,8 +2,7 @@
  *
  * user_reductions.h - operations with a reduction of the program.
  */
-#ifndef HC_API_USER_REDUCTIONS_H
-#define HC_API_USER_REDUCTIONS_H
+#pragma once
 
 #include "api/calls.h"
 
@@ -16,5 +15,3 @@ static inline int hc__call_is_users(const hc__call *call) {
 int hc__users_now(const hc__call *, hpccoll_world *);
 int hc__users_async(const hc__call *, hpccoll_world *, hpccoll_request **);
 int hc__users_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * actions.h - adds actions to a step.
  */
-#ifndef HC_CORE_ACTIONS_H
-#define HC_CORE_ACTIONS_H
+#pragma once
 
 #include "core/base.h"
 
@@ -32,5 +31,3 @@ void hc__send_down(hc_engine *, int32_t child, const uint8_t *, size_t);
 
 /* COMPLETE; the text must live until the next step. */
 hc_action *hc__complete(hc_engine *, uint64_t ticket, int status, const char *text, uint64_t position);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * base.h - definitions for every file of the engine.
  */
-#ifndef HC_CORE_BASE_H
-#define HC_CORE_BASE_H
+#pragma once
 
 #include <string.h>
 
@@ -17,5 +16,3 @@ typedef struct hc__set hc__set; /* state.h */
 static inline uint64_t hc__later(uint64_t from, uint64_t by) { /* never wraps */
     return by > HC__NEVER - from ? HC__NEVER : from + by;
 }
-
-#endif

@@ -2,12 +2,9 @@
  *
  * commit.h - makes and receives entries.
  */
-#ifndef HC_CORE_COMMIT_H
-#define HC_CORE_COMMIT_H
+#pragma once
 
 #include "core/base.h"
 
 int hc__commit(hc__set *);                                 /* at the root: 1 when an entry was made */
 int hc__entry_receive(hc__set *, const uint8_t *, size_t); /* a message, header included */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * complete.h - running batches, and the end of a request.
  */
-#ifndef HC_CORE_COMPLETE_H
-#define HC_CORE_COMPLETE_H
+#pragma once
 
 #include "core/base.h"
 
@@ -25,5 +24,3 @@ typedef struct hc__batches {
 void hc__finish(hc__set *, uint32_t name, int status, const char *text, uint64_t position);
 int hc__batch_done(hc__set *, uint64_t batch, int status, const char *text);
 void hc__running_free(hc__set *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * describe.h - describes requests in texts.
  */
-#ifndef HC_CORE_DESCRIBE_H
-#define HC_CORE_DESCRIBE_H
+#pragma once
 
 #include "core/text.h"
 
@@ -11,5 +10,3 @@ void hc__describe(hc__text *, const hc_request *); /* allreduce 'name' */
 /* Names the first difference between two requests of one name, with both values. */
 void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b);
 void hc__describe_root_joined(hc__text *, const hc_request *);
-
-#endif

@@ -2,11 +2,8 @@
  *
  * enqueue.h - enqueues a request.
  */
-#ifndef HC_CORE_ENQUEUE_H
-#define HC_CORE_ENQUEUE_H
+#pragma once
 
 #include "core/base.h"
 
 void hc__enqueue(hc__set *, const hc_request *); /* a refusal is a COMPLETE */
-
-#endif

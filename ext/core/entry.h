@@ -2,8 +2,7 @@
  *
  * entry.h - an entry of the log as bytes.
  */
-#ifndef HC_CORE_ENTRY_H
-#define HC_CORE_ENTRY_H
+#pragma once
 
 #include "core/request.h"
 #include "core/wire.h"
@@ -33,5 +32,3 @@ typedef struct hc__entry { /* points into the bytes that were read */
 uint8_t *hc__entry_make(hc__set *, size_t *nbytes);
 int hc__entry_read(hc__set *, hc__reader *, hc__entry *); /* checks only its form; 0 or an error */
 int hc__entry_check(hc__set *, hc__entry *);              /* checks it against this rank's state */
-
-#endif

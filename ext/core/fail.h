@@ -2,8 +2,7 @@
  *
  * fail.h - a failure breaks the World: ranks do not agree on it, but forward it along the edges of all trees.
  */
-#ifndef HC_CORE_FAIL_H
-#define HC_CORE_FAIL_H
+#pragma once
 
 #include "core/text.h"
 #include "core/wire.h"
@@ -20,5 +19,3 @@ typedef struct hc__failure {
 /* Breaks the World. `lost`: World rank of a lost peer, or -1. `from`: the peer whose message said so, or -1. */
 void hc__fail(hc_engine *, int status, int32_t lost, const char *text, int32_t from);
 int hc__fail_receive(hc_engine *, int32_t from, const uint8_t *, size_t);
-
-#endif

@@ -3,8 +3,7 @@
  * fnv.h - FNV-1a (draft-eastlake-fnv), a hash of few bytes, equal on machines of every kind. Two inputs with one hash
  * are rare and not excluded: names that ranks agree on have the keys of hash.h.
  */
-#ifndef HC_CORE_FNV_H
-#define HC_CORE_FNV_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ static inline uint64_t hc_fnv_more(uint64_t hash, const void *data, size_t bytes
 static inline uint64_t hc_fnv(const void *data, size_t bytes) {
     return hc_fnv_more(HC_FNV_BASIS, data, bytes);
 }
-
-#endif

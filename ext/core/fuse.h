@@ -2,8 +2,7 @@
  *
  * fuse.h - cuts the agreed requests of an entry into batches.
  */
-#ifndef HC_CORE_FUSE_H
-#define HC_CORE_FUSE_H
+#pragma once
 
 #include "core/request.h"
 
@@ -15,5 +14,3 @@ typedef struct hc__agreed {
 } hc__agreed;
 
 void hc__fuse(hc__set *, const hc__agreed *, uint32_t n);
-
-#endif

@@ -2,11 +2,8 @@
  *
  * hash.h - the 128-bit key of a name, equal on machines of every kind.
  */
-#ifndef HC_CORE_HASH_H
-#define HC_CORE_HASH_H
+#pragma once
 
 #include "core/base.h"
 
 void hc__hash(const void *, size_t bytes, uint64_t key[2]);
-
-#endif

@@ -8,8 +8,7 @@
  *
  *     enqueue -> negotiate -> fuse -> (reduce, outside) -> complete
  */
-#ifndef HC_H
-#define HC_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -397,5 +396,3 @@ typedef struct hc_counters {
     uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, conflicts;
 } hc_counters;
 void hc_engine_counters(const hc_engine *, hc_counters *); /* [any thread] */
-
-#endif

@@ -5,8 +5,7 @@
  * A join is firm if its rank has nothing pending. Otherwise it is loose: it is void when slots are freed, and the rank
  * joins again, because it may have to raise requests again (L5).
  */
-#ifndef HC_CORE_JOIN_H
-#define HC_CORE_JOIN_H
+#pragma once
 
 #include "core/base.h"
 
@@ -26,5 +25,3 @@ void hc__join_void(hc__set *);              /* T6: loose joins, when slots are f
 void hc__join_again(hc__set *);             /* L5: this rank's, if it is loose */
 void hc__join_owed(hc__set *);              /* call it when a refusal, or a call without a name, is agreed */
 void hc__join_all(hc__set *, int32_t last); /* L6 */
-
-#endif

@@ -2,11 +2,8 @@
  *
  * log.h - applies entries of a set's log.
  */
-#ifndef HC_CORE_LOG_H
-#define HC_CORE_LOG_H
+#pragma once
 
 #include "core/entry.h"
 
 void hc__log_apply(hc__set *, const hc__entry *); /* the entry must be checked */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * memory.h - permanent memory, and scratch memory that lives until the next step.
  */
-#ifndef HC_CORE_MEMORY_H
-#define HC_CORE_MEMORY_H
+#pragma once
 
 #include "core/base.h"
 
@@ -22,5 +21,3 @@ typedef struct hc__scratch_block {
     struct hc__scratch_block *next;
     size_t room, used;
 } hc__scratch_block;
-
-#endif

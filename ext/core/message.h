@@ -2,8 +2,7 @@
  *
  * message.h - receives control messages.
  */
-#ifndef HC_CORE_MESSAGE_H
-#define HC_CORE_MESSAGE_H
+#pragma once
 
 #include "core/base.h"
 
@@ -19,5 +18,3 @@ typedef struct hc__early {
 int hc__message(hc_engine *, int32_t peer, const uint8_t *, size_t);
 void hc__early_replay(hc_engine *, uint32_t set); /* handles messages that arrived before the set was added */
 void hc__early_free(hc_engine *);
-
-#endif

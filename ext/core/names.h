@@ -2,8 +2,7 @@
  *
  * names.h - one record per name that this rank knows in a set.
  */
-#ifndef HC_CORE_NAMES_H
-#define HC_CORE_NAMES_H
+#pragma once
 
 #include "core/request.h"
 
@@ -49,5 +48,3 @@ uint32_t hc__name_intern(hc__set *, const uint64_t key[2]);            /* finds 
 void hc__name_rename(hc__set *, uint32_t name, const uint64_t key[2]); /* to one that is not known here */
 void hc__name_forget(hc__set *, uint32_t name);                        /* if nothing uses it any more */
 void hc__names_free(hc__set *);
-
-#endif

@@ -6,8 +6,7 @@
  * names. Ranks that wait at different calls, as MPI allows, give one call different numbers; then the set names each
  * call by its position in the order (renumber.h).
  */
-#ifndef HC_CORE_NUMBERS_H
-#define HC_CORE_NUMBERS_H
+#pragma once
 
 #include "core/request.h"
 
@@ -38,5 +37,3 @@ typedef struct hc__renamed {
 } hc__renamed;
 /* The request under the name that the set has for it: `request` itself, or `renamed`. */
 const hc_request *hc__numbers_rename(const hc__set *, const hc_request *request, uint64_t order, hc__renamed *renamed);
-
-#endif

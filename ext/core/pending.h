@@ -4,8 +4,7 @@
  *
  * The older part of the list is raised, the newer part is not.
  */
-#ifndef HC_CORE_PENDING_H
-#define HC_CORE_PENDING_H
+#pragma once
 
 #include "core/numbers.h"
 
@@ -20,5 +19,3 @@ typedef struct hc__pending {
 
 void hc__pending_append(hc__set *, uint32_t name);
 void hc__pending_unlink(hc__set *, uint32_t name);
-
-#endif

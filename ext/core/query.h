@@ -2,8 +2,7 @@
  *
  * query.h - stall queries (which ranks are awaited?): their records and messages.
  */
-#ifndef HC_CORE_QUERY_H
-#define HC_CORE_QUERY_H
+#pragma once
 
 #include "core/base.h"
 
@@ -61,5 +60,3 @@ void hc__queries_free(hc__set *);
 /* A message about `key` with room for `more` bytes at *p. NULL: out of memory. */
 uint8_t *hc__query_message(hc__set *, int message, const uint64_t key[2], size_t more, uint8_t **p);
 uint8_t *hc__write_ranks(uint8_t *, const int32_t *ranks, uint32_t n);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * raise.h - raises the pending requests of this rank.
  */
-#ifndef HC_CORE_RAISE_H
-#define HC_CORE_RAISE_H
+#pragma once
 
 #include "core/base.h"
 
@@ -13,5 +12,3 @@ void hc__raise_behind(hc__set *, uint32_t name); /* requests that waited for a r
 void hc__raise_again(hc__set *);                 /* L5; the join of this rank follows */
 void hc__raise_renamed(hc__set *);               /* L0 */
 void hc__flush(hc_engine *, uint64_t ticket);    /* R1. 0: a caller waits for everything */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * refuse.h - tells the other ranks of calls that this rank has refused before they became requests.
  */
-#ifndef HC_CORE_REFUSE_H
-#define HC_CORE_REFUSE_H
+#pragma once
 
 #include "core/base.h"
 
@@ -18,5 +17,3 @@ void hc__refusal_settled(hc__set *, uint32_t name);
 /* A refusal of this rank that is not agreed yet, or NULL. */
 const hc_request *hc__refusal(const hc__set *);
 void hc__refusals_free(hc__set *);
-
-#endif

@@ -8,8 +8,7 @@
  * name voids (T11). When all ranks have raised it, and no call without a name is ready, the names differ. Then an entry
  * with the flag RENUMBER names all calls by their positions in the order, for good (L0): they are agreed as new ones.
  */
-#ifndef HC_CORE_RENUMBER_H
-#define HC_CORE_RENUMBER_H
+#pragma once
 
 #include "core/request.h"
 
@@ -21,5 +20,3 @@ void hc__renumber_void(hc__set *);                                /* T11 */
 void hc__renumber(hc__set *);                                     /* L0 */
 /* T6: 1: the first announcement is older than L0. Its rank will announce the call again. */
 int hc__renumber_voids(const hc__set *, const hc__sig_view *);
-
-#endif

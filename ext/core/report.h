@@ -2,8 +2,7 @@
  *
  * report.h - the answer to a stall query, as text.
  */
-#ifndef HC_CORE_REPORT_H
-#define HC_CORE_REPORT_H
+#pragma once
 
 #include "core/query.h"
 #include "core/text.h"
@@ -20,5 +19,3 @@ void hc__report_down(hc__set *, const hc__query *, const hc__report *); /* to al
 void hc__report_unanswered(hc__set *, const uint64_t key[2]); /* this rank's parent has not answered its query */
 /* A report whose query has expired here; this rank may still wait. */
 void hc__report_late(hc__set *, const uint64_t key[2], const hc__report *);
-
-#endif

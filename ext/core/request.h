@@ -5,8 +5,7 @@
  * A signature is kept as bytes, which are equal exactly if signatures are equal, and decoded once. Request, first
  * announcement, slot and batch share one object.
  */
-#ifndef HC_CORE_REQUEST_H
-#define HC_CORE_REQUEST_H
+#pragma once
 
 #include "core/base.h"
 
@@ -65,5 +64,3 @@ void hc__sig_unref(hc_engine *,
                    hc__sig *);       /* freed at the next step, because actions may point at it; NULL is allowed */
 void hc__sig_free_dead(hc_engine *); /* the next step begins */
 int hc__sig_is(const hc__sig *, const uint8_t *bytes, uint32_t nbytes);
-
-#endif

@@ -6,8 +6,7 @@
  * memory of such a part, except results, is allocated here. If malloc() fails, the block comes from a region that was
  * mapped before. Untouched pages of the region cost only address space.
  */
-#ifndef HC_CORE_RESERVE_H
-#define HC_CORE_RESERVE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ char *hc_strdup(const char *);
 void hc_free(void *);
 /* Aligned to a cache line; not zeroed. NULL: the reserve is exhausted, too. */
 void *hc_reserve_take(size_t);
-
-#endif

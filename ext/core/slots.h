@@ -4,8 +4,7 @@
  *
  * Each state of a slot is a column of bits. A row is one 64-bit word of each column: 64 slots.
  */
-#ifndef HC_CORE_SLOTS_H
-#define HC_CORE_SLOTS_H
+#pragma once
 
 #include "core/request.h"
 
@@ -63,5 +62,3 @@ int hc__slot_raised(const hc__set *, int32_t slot); /* by any source */
 void hc__slots_compare(hc__set *, uint32_t name);   /* recomputes RIVALS after the items of this name have changed */
 void hc__slots_clear_gone(hc__set *);
 void hc__slots_free(hc__set *);
-
-#endif

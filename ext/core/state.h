@@ -5,8 +5,7 @@
  * A set has names; a name may have slots (signatures agreed before), a request of this rank, and a first announcement
  * in the tree.
  */
-#ifndef HC_CORE_STATE_H
-#define HC_CORE_STATE_H
+#pragma once
 
 #include "core/actions.h"
 #include "core/complete.h"
@@ -98,5 +97,3 @@ static inline uint32_t hc__set_source(const hc__set *s, int32_t peer) {
             return (uint32_t)i + 1;
     return 0;
 }
-
-#endif

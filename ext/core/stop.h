@@ -2,8 +2,7 @@
  *
  * stop.h - the end of a set's log, and the rank that caused it.
  */
-#ifndef HC_CORE_STOP_H
-#define HC_CORE_STOP_H
+#pragma once
 
 #include "core/base.h"
 #include "core/wire.h"
@@ -26,5 +25,3 @@ void hc__leave(hc__set *);       /* HC_REQUEST_LAST: leaves this set; if it is t
 void hc__leave_check(hc__set *); /* call it after a change of pending requests or of the ranks that have left */
 void hc__log_end(hc__set *);     /* STOP is in the log */
 const char *hc__shut_down_text(hc__set *); /* lives until the next step */
-
-#endif

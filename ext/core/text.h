@@ -2,8 +2,7 @@
  *
  * text.h - bounded text for people, always ends in 0.
  */
-#ifndef HC_CORE_TEXT_H
-#define HC_CORE_TEXT_H
+#pragma once
 
 #include "core/base.h"
 
@@ -20,5 +19,3 @@ void hc__put_some(hc__text *, const char *, size_t n); /* unprintable characters
 void hc__put_int(hc__text *, int64_t);
 void hc__put_real(hc__text *, double);
 void hc__put_seconds(hc__text *, uint64_t ns);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * tree.h - the items that the sources of this node of a set's tree have, and the items to send up.
  */
-#ifndef HC_CORE_TREE_H
-#define HC_CORE_TREE_H
+#pragma once
 
 #include "core/request.h"
 
@@ -45,5 +44,3 @@ void hc__tree_clear_out(hc__set *);
 
 void hc__first_drop(hc__set *, hc__first *);
 void hc__tree_clear(hc__set *); /* the log has ended */
-
-#endif

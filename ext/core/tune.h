@@ -3,8 +3,7 @@
  * tune.h - the knobs of a set that change at run time. The root proposes them, and the log determines from when they
  * are valid.
  */
-#ifndef HC_CORE_TUNE_H
-#define HC_CORE_TUNE_H
+#pragma once
 
 #include "core/base.h"
 #include "core/wire.h"
@@ -21,5 +20,3 @@ int hc__tune_propose(hc__set *, const hc_tuning *); /* HC_EV_TUNE: 0, or HC_INVA
 uint8_t *hc__tune_write(hc__set *, uint8_t *);      /* writes the proposal into an entry and clears it */
 void hc__tune_read(hc__reader *, hc_tuning *);
 void hc__tune_apply(hc__set *, const hc_tuning *);
-
-#endif

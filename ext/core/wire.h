@@ -5,8 +5,7 @@
  * A reader never reads beyond its bytes: missing bytes read as zero and mark the reader bad. The engine reads a whole
  * message before it changes anything.
  */
-#ifndef HC_CORE_WIRE_H
-#define HC_CORE_WIRE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ hc__leaver hc__read_leaver(hc__reader *, uint8_t flags, int32_t set_size, int32_
 #define HC__HEADER 8
 uint8_t *hc__write_header(uint8_t *, int message, uint32_t set);
 int hc__read_header(hc__reader *, uint32_t *set); /* the message, or 0 */
-
-#endif

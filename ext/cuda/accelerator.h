@@ -3,8 +3,7 @@
  * accelerator.h - the GPU of a World on this rank, or none yet, and the data planes of its sets for it; for Python
  * (ext/cython/accelerator.pxi) and C (ext/api/devices.c).
  */
-#ifndef HC_ACCELERATOR_H
-#define HC_ACCELERATOR_H
+#pragma once
 
 #include "cuda/driver/device.h"
 
@@ -42,5 +41,3 @@ int hc_accelerator_plane(hc_accelerator *, const hc_plane_parts *, hc_data **);
 void hc_accelerator_forget(hc_accelerator *, uint32_t set);
 /* How a set's batches run, and why; "" before the first. */
 const char *hc_accelerator_facts(const hc_accelerator *, uint32_t set);
-
-#endif

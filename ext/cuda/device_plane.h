@@ -3,8 +3,7 @@
  * device_plane.h - a set's data plane for a device, private to ext/cuda: device_paths.c chooses and opens,
  * device_data.c runs.
  */
-#ifndef HC_DEVICE_PLANE_H
-#define HC_DEVICE_PLANE_H
+#pragma once
 
 #include "cuda/nccl/nccl_direct.h"
 #include "cuda/staged/p2p_buffers.h"
@@ -63,5 +62,3 @@ int hc__plane_open_staged(hc__plane *);
  * if there is one. */
 void hc__plane_open_comms(hc__plane *);
 int hc__plane_open_test(hc__plane *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * dlpack.h - the structs of DLPack (version 0), which pass memory from one library to another.
  */
-#ifndef HC_DLPACK_H
-#define HC_DLPACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ typedef struct hc__dl_managed {
     void *context;
     void (*deleter)(struct hc__dl_managed *);
 } hc__dl_managed;
-
-#endif

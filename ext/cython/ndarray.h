@@ -7,8 +7,7 @@
  * NumPy's headers would tie the build to one version. At import operands.pxi compares this with the buffer protocol,
  * and uses only the latter if they differ.
  */
-#ifndef HC_NDARRAY_H
-#define HC_NDARRAY_H
+#pragma once
 
 #include <Python.h>
 
@@ -54,5 +53,3 @@ static inline int hc__ndarray_dtype(const hc__ndarray *x, int writable) {
         return -1;
     return hc__ndarray_dtypes[descr->type_num];
 }
-
-#endif

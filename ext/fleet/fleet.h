@@ -2,8 +2,7 @@
  *
  * fleet.h - many virtual ranks of the real engine in one process, and their cost of a step of agreement.
  */
-#ifndef FLEET_H
-#define FLEET_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -61,5 +60,3 @@ void fleet_close(fleet *);
  * with messages in between; or one rank long after all others (the chain starts at its arrival). 0, or -1 and
  * `problem`. */
 int fleet_step(fleet *, enum fleet_arrival, fleet_cost *);
-
-#endif

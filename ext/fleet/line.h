@@ -2,8 +2,7 @@
  *
  * line.h - the time that a cache line needs from the core of one process to that of another.
  */
-#ifndef FLEET_LINE_H
-#define FLEET_LINE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ typedef struct fleet_line { /* in memory that both processes share; zero before 
 double fleet_line_bounce(fleet_line *, uint32_t turn, int first);
 /* The processor on which the calling thread runs; -1: unknown. */
 int fleet_processor(void);
-
-#endif

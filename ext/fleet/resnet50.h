@@ -2,8 +2,7 @@
  *
  * resnet50.h - names and shapes of ResNet-50's 161 gradients, in the order of the forward pass.
  */
-#ifndef RESNET50_H
-#define RESNET50_H
+#pragma once
 
 #include "fleet/fleet.h"
 
@@ -19,5 +18,3 @@ typedef struct resnet50 {
 /* He et al. 2016, table 1 (50 layers, 1000 classes): 25,557,032 parameters. Returns their number. The requests point
  * into the model, so it must not move. */
 int64_t resnet50_gradients(resnet50 *);
-
-#endif

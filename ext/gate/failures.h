@@ -2,8 +2,7 @@
  *
  * failures.h - delayed reports of failures of the gate's operations; private to ext/gate.
  */
-#ifndef HC_GATE_FAILURES_H
-#define HC_GATE_FAILURES_H
+#pragma once
 
 #include "gate/gate.h"
 
@@ -13,5 +12,3 @@ void hc__gate_ended(void);
 /* Calls `done` with the status and the text, in a new thread, after the program's other operations have ended. 0: out
  * of memory or threads; the caller must call `done`. [any thread] */
 int hc__gate_fail_later(void (*done)(void *, hc_gate_result *), void *context, const hc_gate_result *);
-
-#endif

@@ -9,8 +9,7 @@
  * A kernel's library is not linked with our libraries: it takes this table of functions from the capsule
  * HC_GATE_CAPSULE, and includes this header and core/hc.h for their types.
  */
-#ifndef HC_GATE_H
-#define HC_GATE_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -131,5 +130,3 @@ int hc_gate_open(const hc_gate_place *, int is_world, uint64_t *number);
 /* Closes the sets of this loop with this number in it, -1: all sets of the loop, and waits for callers that are inside.
  * [any thread] */
 void hc_gate_close(struct hc_loop *, int64_t set);
-
-#endif

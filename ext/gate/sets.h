@@ -2,13 +2,10 @@
  *
  * sets.h - the process sets that are open in the gate; private to ext/gate.
  */
-#ifndef HC_GATE_SETS_H
-#define HC_GATE_SETS_H
+#pragma once
 
 #include "gate/gate.h"
 
 /* Finds a set, which lives until hc__gate_leave(). HC_OK, or a status with a text. */
 int hc__gate_enter(uint64_t number, const hc_gate_place **, char text[HC_GATE_TEXT]);
 void hc__gate_leave(const hc_gate_place *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * batch.h - from agreed items to a batch of the data plane.
  */
-#ifndef HC_LOOP_BATCH_H
-#define HC_LOOP_BATCH_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -32,5 +31,3 @@ hc__run *hc__run_compose(const hc_loop *, hc__set_queue *, const hc_action *run)
 void hc__run_take_results(hc__run *);
 void hc__run_deliver(const hc_loop *, hc__run *); /* results back into the handles' pieces */
 void hc__run_free(hc__run *);
-
-#endif

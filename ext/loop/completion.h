@@ -2,8 +2,7 @@
  *
  * completion.h - functions that are called when a handle is done.
  */
-#ifndef HC_LOOP_COMPLETION_H
-#define HC_LOOP_COMPLETION_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -22,5 +21,3 @@ typedef struct hc__completion {
 void hc__completion_call(hc_loop *);  /* calls the functions of done handles [any thread that does not drive] */
 void hc__completion_begun(hc_loop *); /* a handle was submitted whose caller does not wait [any thread] */
 void hc__completion_stop(hc_loop *);  /* call it when all handles have ended */
-
-#endif

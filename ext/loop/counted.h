@@ -2,8 +2,7 @@
  *
  * counted.h - requests that the ranks agree on by their count (counted.c), as the driver takes them.
  */
-#ifndef HC_LOOP_COUNTED_H
-#define HC_LOOP_COUNTED_H
+#pragma once
 
 #include "loop/batch.h"
 
@@ -29,5 +28,3 @@ typedef int64_t hc__extremes[2]; /* the count has their minimum over all ranks *
 void hc__equal_say(hc_handle *, int32_t rank, int32_t size, hc__extremes);
 /* What all ranks have said; NULL: the count is off. Marks a request with equal rows, or frees the results. */
 void hc__equal_settle(hc_handle *, int32_t rank, const int64_t *);
-
-#endif

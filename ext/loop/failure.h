@@ -2,8 +2,7 @@
  *
  * failure.h - failures of this rank, and ranks that are lost.
  */
-#ifndef HC_LOOP_FAILURE_H
-#define HC_LOOP_FAILURE_H
+#pragma once
 
 #include "loop/batch.h"
 
@@ -26,5 +25,3 @@ void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what
 /* `rank` is lost, because of `why`. */
 void hc__loop_lose(hc_loop *, int32_t rank, const char *why);
 void hc__loop_lose_in_time(hc_loop *, int32_t rank, const char *what); /* `what` has outlasted peer_timeout */
-
-#endif

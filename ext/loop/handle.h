@@ -2,8 +2,7 @@
  *
  * handle.h - handles in flight: their lists, their end, and threads that sleep until then.
  */
-#ifndef HC_LOOP_HANDLE_H
-#define HC_LOOP_HANDLE_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -23,5 +22,3 @@ void hc__futex_wait(_Atomic uint32_t *, uint32_t seen, uint64_t ns);
 void hc__futex_wake(_Atomic uint32_t *);
 void hc__checksum(hc_handle *); /* debug: at submit */
 void hc__checksum_verify(hc_handle *);
-
-#endif

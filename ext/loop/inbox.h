@@ -2,8 +2,7 @@
  *
  * inbox.h - submitted handles that the driver has not taken yet.
  */
-#ifndef HC_LOOP_INBOX_H
-#define HC_LOOP_INBOX_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -14,5 +13,3 @@ typedef struct hc__inbox {
 
 void hc__inbox_push(hc_loop *, hc_handle *); /* [any thread] */
 hc_handle *hc__inbox_take(hc_loop *);        /* oldest first; linked by next */
-
-#endif

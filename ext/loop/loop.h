@@ -9,8 +9,7 @@
  *     submit [any thread] -> inbox -> turn: hc_step -> actions -> hc_data -> handle -> wait [any thread]
  *                                           hc_p2p (messages) ------------->
  */
-#ifndef HC_LOOP_H
-#define HC_LOOP_H
+#pragma once
 
 #include "loop/trace.h"
 #include "transport/p2p/p2p.h"
@@ -377,5 +376,3 @@ typedef struct hc_loop_stats {
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);
 
 /* The last events of this rank: trace.h. */
-
-#endif

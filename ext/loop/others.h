@@ -2,8 +2,7 @@
  *
  * others.h - what a waiting caller drives beside its World: others without a background thread, and MPI.
  */
-#ifndef HC_LOOP_OTHERS_H
-#define HC_LOOP_OTHERS_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -13,5 +12,3 @@ void hc__others_remove(hc_loop *); /* [any thread] returns when no thread looks 
  * this one has been idle for long. 1: a loop has moved. */
 int hc__others_drive(const hc_loop *, uint64_t idle_ns);
 int hc__others_exist(const hc_loop *); /* [any thread] 1: there is something to drive besides this loop */
-
-#endif

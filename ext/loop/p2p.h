@@ -2,8 +2,7 @@
  *
  * p2p.h - sends and receives in flight.
  */
-#ifndef HC_LOOP_P2P_H
-#define HC_LOOP_P2P_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -27,5 +26,3 @@ void hc__p2p_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t pee
 int hc__drive_message(hc_loop *, hc_handle *, int waits);
 /* Drives for a moment if the message is inside the node. 1: it is done; 0: wait for it. [any thread] */
 int hc__drive_briefly(hc_loop *, hc_handle *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * place.h - the driver's place: which thread drives, and how a thread that submits reaches it.
  */
-#ifndef HC_LOOP_PLACE_H
-#define HC_LOOP_PLACE_H
+#pragma once
 
 #include "loop/clock.h"
 #include "loop/loop.h"
@@ -37,5 +36,3 @@ void hc__ask_flush(hc_loop *); /* [any thread] a caller waits: raise everything 
 int hc__look_away(hc_loop *);  /* from now on submitters must ring; 1: the inbox already has a request */
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: a thread has submitted meanwhile, check again */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * plan.h - persistent operations, and their starts that the driver runs.
  */
-#ifndef HC_LOOP_PLAN_H
-#define HC_LOOP_PLAN_H
+#pragma once
 
 #include "loop/batch.h"
 
@@ -25,5 +24,3 @@ void hc__plans_stop(hc_loop *, uint32_t set);
 void hc__plans_abandon(hc_loop *);
 void hc__plans_break(hc_loop *, int status, const char *text);
 void hc__plans_watch(hc_loop *, uint64_t now);
-
-#endif

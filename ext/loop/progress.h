@@ -2,8 +2,7 @@
  *
  * progress.h - the driver's iterations.
  */
-#ifndef HC_LOOP_PROGRESS_H
-#define HC_LOOP_PROGRESS_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -13,5 +12,3 @@ void hc__progress_out(hc_loop *); /* only sends queued control messages */
 
 /* perform.c */
 int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */
-
-#endif

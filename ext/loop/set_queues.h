@@ -2,8 +2,7 @@
  *
  * set_queues.h - the process sets of this rank: their data planes, and their batches in the order of their logs.
  */
-#ifndef HC_LOOP_SET_QUEUES_H
-#define HC_LOOP_SET_QUEUES_H
+#pragma once
 
 #include "loop/batch.h"
 
@@ -49,5 +48,3 @@ int hc__set_queues_test(hc_loop *); /* tests running batches, starts others; 1: 
 void hc__set_queues_abandon(hc_loop *);
 int hc__set_queues_need_polling(const hc_loop *); /* 1: a batch waits for an event that wakes no driver */
 void hc__set_queues_watch(hc_loop *);             /* checks the launched work of ended batches */
-
-#endif

@@ -5,8 +5,7 @@
  * Access: any thread may use fields marked [any]. The driver writes `counters`, and any thread reads them. All other
  * fields belong to the driver, the thread that holds `place.driving`.
  */
-#ifndef HC_LOOP_STATE_H
-#define HC_LOOP_STATE_H
+#pragma once
 
 #include "loop/thread.h"
 #include "loop/completion.h"
@@ -61,5 +60,3 @@ struct hc_loop {
     hc__counters_of_loop counters;
     uint64_t wake_at; /* when the engine wants its next timer event */
 };
-
-#endif

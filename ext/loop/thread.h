@@ -2,8 +2,7 @@
  *
  * thread.h - the background thread, which drives when no caller waits.
  */
-#ifndef HC_LOOP_THREAD_H
-#define HC_LOOP_THREAD_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -20,5 +19,3 @@ typedef struct hc__background {
 int hc__thread_start(hc_loop *);
 void hc__thread_stop(hc_loop *);
 void hc__thread_call(hc_loop *); /* [any thread] */
-
-#endif

@@ -6,8 +6,7 @@
  * /proc/PID/fd at any time; the file has the newest records, in order. hpccoll/tools/trace/recording.py reads both: a
  * change here needs a new HC_TRACE_VERSION.
  */
-#ifndef HC_LOOP_TRACE_H
-#define HC_LOOP_TRACE_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -95,5 +94,3 @@ int hc_loop_trace_at_signal(struct hc_loop *);
 void hc_trace_stacks(int fd);
 /* Calls Python's handler no more, and installs ours again if Python has removed it. */
 void hc_trace_no_stacks(void);
-
-#endif

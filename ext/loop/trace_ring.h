@@ -2,8 +2,7 @@
  *
  * trace_ring.h - records the last events of this rank, and writes them to a file.
  */
-#ifndef HC_LOOP_TRACE_RING_H
-#define HC_LOOP_TRACE_RING_H
+#pragma once
 
 #include "loop/set_queues.h"
 
@@ -35,5 +34,3 @@ void hc__trace_write_broken(hc_loop *);
 void hc__trace_watch_signal(hc_loop *);
 void hc__trace_at_signal(hc_loop *); /* from here on SIGUSR2 writes the file */
 void hc__trace_not_at_signal(hc_loop *);
-
-#endif

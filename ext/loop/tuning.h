@@ -2,8 +2,7 @@
  *
  * tuning.h - the World's knobs that may change at run time, at this rank's position of the log.
  */
-#ifndef HC_LOOP_TUNING_H
-#define HC_LOOP_TUNING_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -14,5 +13,3 @@ typedef struct hc__tuned { /* the driver writes them */
 
 void hc__tuning_begin(hc_loop *);
 void hc__tuning_perform(hc_loop *, const hc_action *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * votes.h - the votes of a set's nodes on its small calls (transport/net/vote.h), as the driver moves them.
  */
-#ifndef HC_LOOP_VOTES_H
-#define HC_LOOP_VOTES_H
+#pragma once
 
 #include "loop/loop.h"
 #include "transport/net/vote.h"
@@ -100,5 +99,3 @@ void hc__tally(hc_votes *);
 /* drive.c */
 /* Submits the handle of a vote, and waits until it is done, or `ns` have passed. [any thread] */
 void hc__drive_vote(hc_loop *, hc_handle *, uint64_t ns);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * HPCCOLL_WAIT forces one of them, or sleep at once, for nodes whose cores belong to others.
  */
-#ifndef HC_WAITING_H
-#define HC_WAITING_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -51,5 +50,3 @@ int hc__looks_to_a_turn(hc_loop *); /* polls while another thread of this rank d
 int hc__shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *, uint64_t ns);
 int hc__has_a_core(hc_loop *); /* each rank of the node has one, as far as is known [any thread] */
 void hc__wait_at_end(void);    /* at the end of a World, where other ranks may take long [any thread] */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * watch.h - signs of life of the other ranks, and operations that wait for long.
  */
-#ifndef HC_LOOP_WATCH_H
-#define HC_LOOP_WATCH_H
+#pragma once
 
 #include "loop/clock.h"
 #include "loop/loop.h"
@@ -77,5 +76,3 @@ void hc__silence_describe(hc_loop *, uint64_t now);
 /* Reports a wait of `ns` that the engine does not know of, or breaks the World at the stall limit. */
 void hc__watch_wait(hc_loop *, hc_handle *, uint64_t ns,
                     void (*describe)(hc_loop *, const hc_handle *, char *, size_t));
-
-#endif

@@ -3,8 +3,7 @@
  * channel.h - authenticated messages over TCP to the launcher: the connecting end of hpccoll/channel.py, which has the
  * protocol.
  */
-#ifndef HC_CHANNEL_H
-#define HC_CHANNEL_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -28,5 +27,3 @@ int hc_channel_receive(hc_channel *, uint64_t ns, char **message, char why[HC_CH
 /* Waits for `ns`, or until hc_channel_receive() has something to do. Another thread may use the channel meanwhile. */
 void hc_channel_await(const hc_channel *, uint64_t ns);
 void hc_channel_close(hc_channel *); /* NULL is allowed */
-
-#endif

@@ -4,8 +4,7 @@
  *
  * It lies below everything that ranks agree on by themselves: nets, segments, process sets and plans.
  */
-#ifndef HC_EXCHANGE_H
-#define HC_EXCHANGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ typedef struct hc_exchange {
 /* `status` below 0: this rank has failed, for the reason `why`, or NULL. All ranks get the status of the lowest rank
  * that has failed, and its reason: "rank 3: ...". `text` stays "" if the allgather fails. */
 int hc_exchange_agree(const hc_exchange *, int status, const char *why, char text[HC_EXCHANGE_WHY]);
-
-#endif

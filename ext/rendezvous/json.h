@@ -5,8 +5,7 @@
  * A value is the place in the text where it begins. The text ends with a 0, and may be anything: what is no JSON has no
  * such value.
  */
-#ifndef HC__JSON_H
-#define HC__JSON_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ int64_t hc__json_number(const char *value);
 char *hc__json_string(const char *value);
 /* Writes a text as a string of JSON, cut to the room. Bytes that are no ASCII become '?'. */
 void hc__json_quote(const char *text, char *string, size_t room);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * kinds.h - what the kinds of rendezvous share: their making, limits of their waits, texts about missing ranks.
  */
-#ifndef HC__RENDEZVOUS_KINDS_H
-#define HC__RENDEZVOUS_KINDS_H
+#pragma once
 
 #include "rendezvous/rendezvous.h"
 
@@ -22,5 +21,3 @@ void hc__report_missing(const hc_rendezvous *, const uint8_t *here, uint64_t *re
 int hc__ranks_missing(hc_rendezvous *, const uint8_t *here);
 int hc__root_missing(hc_rendezvous *);
 int hc__other_version(hc_rendezvous *, int32_t rank, const char *version); /* "": not known */
-
-#endif

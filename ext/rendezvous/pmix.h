@@ -5,8 +5,7 @@
  * An exchange is PMIx_Put, PMIx_Commit, PMIx_Fence and a PMIx_Get per rank (PMIx Standard 4.1, chapters 5 and 6). The
  * server accepts no process but the ranks of its job, so the values need no authentication.
  */
-#ifndef HC_PMIX_H
-#define HC_PMIX_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -21,5 +20,3 @@ int hc_pmix_join(const char *prefix, int32_t *rank, int32_t *size, char why[HC_P
  * `sizes`: gets the bytes of each rank; `*all`: their bytes, one rank after the other, which the caller frees.
  * OK; STALLED: not all ranks have called it within `ns` (0: no limit); or a status and why. */
 int hc_pmix_exchange(const void *mine, size_t bytes, uint64_t ns, size_t *sizes, char **all, char why[HC_PMIX_WHY]);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Python's Worlds have their own (hpccoll/rendezvous), which share pmix.c.
  */
-#ifndef HC_RENDEZVOUS_H
-#define HC_RENDEZVOUS_H
+#pragma once
 
 #include "core/hc.h"
 #include "rendezvous/exchange.h"
@@ -72,5 +71,3 @@ int hc_coordinator_changes(uint32_t generation);
 /* Asks to leave the job. OK, or a status and why: the launcher is gone. */
 int hc_coordinator_leave(char why[HC_RENDEZVOUS_WHY]);
 void hc_coordinator_forked(void); /* in the child of a fork(): closes its copy of the connection */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * ucx_start.h - makes the net over UCX of all ranks: they choose interfaces and exchange addresses.
  */
-#ifndef HC_UCX_START_H
-#define HC_UCX_START_H
+#pragma once
 
 #include "rendezvous/exchange.h"
 #include "transport/net/net.h"
@@ -20,5 +19,3 @@ typedef struct hc_ucx_terms {
 int hc_ucx_net_make(const hc_exchange *, const hc_ucx_terms *, hc_net **, char why[HC_EXCHANGE_WHY]);
 /* "UCX 1.20.0 (/usr/lib/libucp.so.0) on tcp/eth0, tcp/ib0" */
 void hc_ucx_net_describe(hc_net *, int by_user, char *text, size_t space);
-
-#endif

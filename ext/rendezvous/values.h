@@ -3,8 +3,7 @@
  * values.h - the values of ranks as text, for a launcher that relays them: bytes in hexadecimal, behind the version of
  * the library.
  */
-#ifndef HC__RENDEZVOUS_VALUES_H
-#define HC__RENDEZVOUS_VALUES_H
+#pragma once
 
 #include "rendezvous/rendezvous.h"
 
@@ -16,5 +15,3 @@ int hc__from_hex(const char *text, void *data, size_t bytes);
 char *hc__value_text(const hc_rendezvous *, const void *mine, size_t bytes);
 /* Writes the value of a rank to its place in `all`. OK, or TRANSPORT and `why`: another version or another value. */
 int hc__value_take(hc_rendezvous *, int32_t rank, const char *text, size_t bytes, void *all);
-
-#endif

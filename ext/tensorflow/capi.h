@@ -6,8 +6,7 @@
  * build serves all versions. tests/tensorflow/test_declarations.py compares the declarations with the headers that
  * TensorFlow brings.
  */
-#ifndef HC_TENSORFLOW_CAPI_H
-#define HC_TENSORFLOW_CAPI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,5 +97,3 @@ enum {
 };
 
 enum { HC_TF_UNIMPLEMENTED = 12 }; /* TF_Code; the others are those of hc_gate_code() */
-
-#endif

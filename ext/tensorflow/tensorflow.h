@@ -2,8 +2,7 @@
  *
  * tensorflow.h - our operations and kernels for TensorFlow.
  */
-#ifndef HC_TENSORFLOW_H
-#define HC_TENSORFLOW_H
+#pragma once
 
 #include "gate/gate.h"
 #include "tensorflow/capi.h"
@@ -30,5 +29,3 @@ const char *hc__tf_register(hc_tf_create *, hc_tf_compute *, hc_tf_delete *);
 #define X(result, name, arguments) extern result(*hc__##name) arguments;
 HC_TF_FUNCTIONS(X)
 #undef X
-
-#endif

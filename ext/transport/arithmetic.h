@@ -2,8 +2,7 @@
  *
  * arithmetic.h - arithmetic on the elements of tensors: on the host, and, between nodes, in any kind of memory.
  */
-#ifndef HC_ARITHMETIC_H
-#define HC_ARITHMETIC_H
+#pragma once
 
 #include "core/hc.h"
 #include "core/reserve.h"
@@ -72,5 +71,3 @@ struct hc_arithmetic_ops {
     int (*ended)(hc_arithmetic *, uint64_t issued);
 };
 extern hc_arithmetic hc_host_arithmetic; /* constant; shared by all threads */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * batch.h - a batch as the loop hands it to the data plane: its operation and its tensors.
  */
-#ifndef HC_BATCH_H
-#define HC_BATCH_H
+#pragma once
 
 #include "core/hc.h"
 #include "core/reserve.h"
@@ -116,5 +115,3 @@ static inline int32_t hc_piece_at(const int64_t *starts, int32_t npieces, int64_
     }
     return low;
 }
-
-#endif

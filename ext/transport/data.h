@@ -2,8 +2,7 @@
  *
  * data.h - the contract of a data plane: runs the batches of one process set, for one kind of memory.
  */
-#ifndef HC_DATA_H
-#define HC_DATA_H
+#pragma once
 
 #include "transport/batch.h"
 #include "transport/progress.h"
@@ -53,5 +52,3 @@ struct hc_plane_maker {
     void (*free)(hc_plane_maker *); /* after all planes of the set */
 };
 #define HC_PLANE_TEXT 256
-
-#endif

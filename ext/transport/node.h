@@ -3,8 +3,7 @@
  * node.h - the contract of a node: ranks that share memory and run a batch in chunks. shm/shm.c implements it for
  * processes and threads on one machine, ext/cuda/nccl for GPUs.
  */
-#ifndef HC_NODE_H
-#define HC_NODE_H
+#pragma once
 
 #include "transport/arithmetic.h"
 #include "transport/batch.h"
@@ -122,5 +121,3 @@ static inline void hc_node_copy_result(const hc_node *node, void *to, const void
     else
         hc_host_copy(to, from, bytes);
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * progress.h - the result of a call that never waits.
  */
-#ifndef HC_PROGRESS_H
-#define HC_PROGRESS_H
+#pragma once
 
 /* The result of a call that the driver may have to repeat. */
 enum hc_progress {
@@ -11,5 +10,3 @@ enum hc_progress {
     HC_MOVED = 1, /* not done, but progress: call again soon */
     HC_DONE = 2
 };
-
-#endif

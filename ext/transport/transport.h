@@ -15,8 +15,7 @@
  *
  * Each struct starts with its table of functions; an implementation puts the struct first in its own.
  */
-#ifndef HC_TRANSPORT_H
-#define HC_TRANSPORT_H
+#pragma once
 
 #include "transport/arithmetic.h"
 #include "transport/batch.h"
@@ -26,5 +25,3 @@
 #include "transport/net/net.h"
 #include "transport/node.h"
 #include "transport/progress.h"
-
-#endif

@@ -5,8 +5,7 @@
  * Python (ext/cython), C and Fortran (ext/api) and compiled programs (ext/gate) fill in these structs. The code tests
  * the traits of an operation (core/hc.h), not the operation.
  */
-#ifndef HC_ARGUMENTS_H
-#define HC_ARGUMENTS_H
+#pragma once
 
 #include "core/hc.h"
 #include "loop/loop.h"
@@ -100,5 +99,3 @@ int hc_arguments_check(hc_arguments *, const hc_place *, char why[HC_WHY]);
 hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *name, size_t name_len);
 /* The same for a shortcut (loop/shortcut.c). 0: it needs a request. [any thread] */
 int hc_arguments_shortcut(const hc_arguments *, const hc_place *, const hc_order *, hc_shortcut_call *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * grid.h - Cartesian grids of ranks, in row-major order as in MPI: pure functions.
  */
-#ifndef HC_GRID_H
-#define HC_GRID_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -24,5 +23,3 @@ void hc_grid_coords(const hc_grid *, int32_t rank, int32_t *coords);
 int32_t hc_grid_rank(const hc_grid *, const int64_t *coords);
 /* The ranks that a shift receives from (0) and sends to (1); HC_NO_PEER: there is none. */
 void hc_grid_shift(const hc_grid *, int32_t rank, int32_t dimension, int64_t displacement, int32_t peers[2]);
-
-#endif

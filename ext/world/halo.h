@@ -9,8 +9,7 @@
  * Faces of at most HC_HALO_PAIR_BYTES between ranks of a node go through shared memory of the plan, all others are
  * messages that are plans. A start allocates nothing.
  */
-#ifndef HC_HALO_H
-#define HC_HALO_H
+#pragma once
 
 #include "rendezvous/exchange.h"
 #include "world/arguments.h"
@@ -67,5 +66,3 @@ int hc_halo_wait(hc_halo *, uint64_t ns); /* 1: over; 0: about `ns` have passed 
 int hc_halo_status(const hc_halo *, const char **text);
 /* Do not call it while a start runs. It may come after hc_loop_free(). NULL is allowed. */
 void hc_halo_free(hc_halo *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * halo_agreement.h - the agreement of a set's ranks on a halo exchange.
  */
-#ifndef HC_HALO_AGREEMENT_H
-#define HC_HALO_AGREEMENT_H
+#pragma once
 
 #include "world/halo.h"
 
@@ -18,5 +17,3 @@ typedef struct hc__halo_terms {
 /* All ranks call it: as hc_halo_new(). */
 int hc__halo_agree(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int refused, hc__halo_terms *,
                    char why[HC_WHY]);
-
-#endif

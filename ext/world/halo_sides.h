@@ -2,8 +2,7 @@
  *
  * halo_sides.h - the sides of an array: their shapes, their places in memory, and copies of them.
  */
-#ifndef HC_HALO_SIDES_H
-#define HC_HALO_SIDES_H
+#pragma once
 
 #include "world/halo.h"
 
@@ -37,5 +36,3 @@ void hc__boxes_pack(const hc__box *, char *to, const hc__box *other, char *to_ot
 void hc__boxes_unpack(const hc__box *, const char *from, const hc__box *other, const char *from_other);
 /* Writes the extents of all runs, unless `extents` is NULL. Returns their number. */
 size_t hc__box_extents(const hc__box *, int writes, hc_extent *extents);
-
-#endif

@@ -5,8 +5,7 @@
  * All languages of a process share the table. Only asynchronous calls are recorded: a waiting caller has nothing else
  * in flight. The end of a request is not reported; the table checks it when needed.
  */
-#ifndef HC_IN_FLIGHT_H
-#define HC_IN_FLIGHT_H
+#pragma once
 
 #include "loop/loop.h"
 
@@ -71,5 +70,3 @@ static inline int hc_in_flight_none(hc_in_flight *f, hc_loop *loop, int (*pendin
 
 /* The `array` of an extent that overlaps one that another extent writes, or -1. Sorts the extents. */
 int hc_extents_conflict(hc_extent *, size_t n);
-
-#endif

@@ -5,8 +5,7 @@
  * Every function here concerns only this rank. The ranks agree on numbers, generations and segments before, in the
  * program's language or in plan_agreement.c.
  */
-#ifndef HC_JOB_H
-#define HC_JOB_H
+#pragma once
 
 #include "transport/hierarchy/hierarchy.h"
 #include "transport/shm/shm.h"
@@ -119,5 +118,3 @@ int hc_set_remove(hc_job *, uint32_t number);
  * segment: as above. */
 int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *handle, hc_segment *,
                   hc_plan **);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * machines.h - machines, and the nodes of the ranks: one for each machine, or as many as the knob `nodes` asks for.
  */
-#ifndef HC_MACHINES_H
-#define HC_MACHINES_H
+#pragma once
 
 #include "world/why.h"
 
@@ -19,5 +18,3 @@ void hc_machine_name(char name[HC_MACHINE_BYTES]);
  * blocks, "3+1" into blocks of 3 and 1. Returns the number of nodes; or INVALID and why, or NO_MEMORY. */
 int32_t hc_machines_to_nodes(const int32_t *machine_of, int32_t size, const char *nodes, int32_t *node_of,
                              char why[HC_WHY]);
-
-#endif

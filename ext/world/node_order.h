@@ -5,8 +5,7 @@
  * The stages of a sum between nodes begin with the nearest numbers (net/stages.c), so the order decides which bytes
  * cross the links between switches. It changes no rank: it only numbers the nodes inside the data planes.
  */
-#ifndef HC_NODE_ORDER_H
-#define HC_NODE_ORDER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -80,5 +79,3 @@ typedef struct hc_node_order {
 /* Orders the nodes by their addresses, if all ranks have one of one kind and no two hosts have the same; else by the
  * hosts' names. OK, or NO_MEMORY. */
 int hc_nodes_choose(const hc_node_reports *, hc_node_order *);
-
-#endif

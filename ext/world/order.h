@@ -12,8 +12,7 @@
  * ahead by two turns. The engine finds out that numbers differ, and then names the calls by hc_request.order, their
  * count since the set was made (core/renumber.h).
  */
-#ifndef HC_ORDER_H
-#define HC_ORDER_H
+#pragma once
 
 #include "loop/loop.h"
 #include "transport/shm/shortcut.h"
@@ -71,5 +70,3 @@ static inline int hc_order_may_shorten(hc_order *order, int own) {
     return atomic_load_explicit(&order->open, memory_order_relaxed) == own &&
            !atomic_load_explicit(&order->agree, memory_order_relaxed);
 }
-
-#endif

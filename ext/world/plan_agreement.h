@@ -5,8 +5,7 @@
  * Each rank sends its arguments to the others, in a report of fixed size. All ranks derive the same error or the same
  * terms from the reports. If the operation counts rows, a second exchange has the rows of each rank for each rank.
  */
-#ifndef HC_PLAN_AGREEMENT_H
-#define HC_PLAN_AGREEMENT_H
+#pragma once
 
 #include "loop/loop.h"
 #include "rendezvous/exchange.h"
@@ -43,5 +42,3 @@ typedef struct hc_plan_terms {
 int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char why[HC_WHY]);
 /* Call it instead after this rank has refused its call: the other ranks get an error with the reason. */
 void hc_plan_refuse(const hc_exchange *, uint8_t operation, int status, const char *why);
-
-#endif

@@ -5,8 +5,7 @@
  * A start must cost next to nothing. So a new plan is compared with all living ones, and a start looks only at those
  * that share memory with its plan, which are usually none.
  */
-#ifndef HC_PLAN_MEMORY_H
-#define HC_PLAN_MEMORY_H
+#pragma once
 
 #include "world/in_flight.h"
 
@@ -51,5 +50,3 @@ static inline const hc_plan_memory *hc_plan_memory_start(hc_plan_memories *all, 
 static inline void hc_plan_memory_end(hc_plan_memory *memory) {
     atomic_store_explicit(&memory->is_started, 0, memory_order_relaxed);
 }
-
-#endif

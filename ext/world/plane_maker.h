@@ -2,8 +2,7 @@
  *
  * plane_maker.h - makes the data planes of a job's sets for device memory, by a function that knows its devices.
  */
-#ifndef HC_WORLD_PLANE_MAKER_H
-#define HC_WORLD_PLANE_MAKER_H
+#pragma once
 
 #include "loop/loop.h"
 #include "transport/hierarchy/hierarchy.h"
@@ -20,5 +19,3 @@ typedef struct hc_plane_source {
 /* Makes the maker of a set, whose host's plane has this place. OK or NO_MEMORY. */
 int hc_plane_maker_new(const hc_plane_source *, const hc_hierarchy_config *place, hc_data *host, hc_net *,
                        hc_plane_maker **);
-
-#endif

@@ -5,8 +5,7 @@
  * All ranks of the exchange call each function, also those that get no segment. OK; or the same status on all, and why:
  * "rank 3: ..."; "": the exchange has the text.
  */
-#ifndef HC_WORLD_SEGMENTS_H
-#define HC_WORLD_SEGMENTS_H
+#pragma once
 
 #include "rendezvous/exchange.h"
 #include "world/job.h"
@@ -17,5 +16,3 @@ int hc_node_control_segment(const hc_job *, const hc_exchange *, hc_segment *, c
  * World ranks; NULL: all ranks. */
 int hc_members_segment(const hc_job *, const hc_exchange *, const char *what, const int32_t *members, int32_t size,
                        size_t bytes, hc_segment *, char why[HC_EXCHANGE_WHY]);
-
-#endif

@@ -6,8 +6,7 @@
  * offers of all ranks each of them derives the same sets. So one exchange makes a set, unless a node has no memory
  * reserved for it, or the ranks offer no common number: then there is a second one.
  */
-#ifndef HC_SET_AGREEMENT_H
-#define HC_SET_AGREEMENT_H
+#pragma once
 
 #include "world/job.h"
 
@@ -44,5 +43,3 @@ enum hc_sets_outcome {
 int hc_sets_agree(hc_job *, const hc_sets_call *, const hc_exchange *, hc_sets_made *, char why[HC_WHY]);
 /* Call it if this rank has not made its set after all: the others have it, and the World breaks with the reason. */
 void hc_sets_fail(hc_job *, uint32_t number, int status, const char *why);
-
-#endif

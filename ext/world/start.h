@@ -2,8 +2,7 @@
  *
  * start.h - the loop of a job, made at its start.
  */
-#ifndef HC_WORLD_START_H
-#define HC_WORLD_START_H
+#pragma once
 
 #include "world/job.h"
 
@@ -21,5 +20,3 @@ void hc_job_find_locals(hc_job *);
  * which hc_node_control_bytes() gives the size of. It fills in the rest of the config: the words, and all that the job
  * says. OK; or a status, and why, or "". The job has all parts or none. */
 int hc_job_make_loop(hc_job *, const hc_loop_words *, hc_segment *, hc_loop_config *, char why[HC_WHY]);
-
-#endif

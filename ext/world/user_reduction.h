@@ -12,8 +12,7 @@
  *     }
  *     hc_folding_free(f);
  */
-#ifndef HC_USER_REDUCTION_H
-#define HC_USER_REDUCTION_H
+#pragma once
 
 #include "world/arguments.h"
 
@@ -78,5 +77,3 @@ int hc_folding_take_start(hc_folding *, char why[HC_WHY]);
 
 /* The hash of what must be equal on all ranks; NULL: 0. */
 uint64_t hc_user_reduction_hash(const hc_user_reduction *);
-
-#endif

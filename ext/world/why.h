@@ -2,8 +2,7 @@
  *
  * why.h - the text of an error of this folder, for the language that raises it.
  */
-#ifndef HC_WHY_H
-#define HC_WHY_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,5 +18,3 @@ __attribute__((cold, noinline, unused, format(printf, 3, 4))) static int hc__ref
     va_end(values);
     return status;
 }
-
-#endif

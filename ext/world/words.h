@@ -4,8 +4,7 @@
  *
  * An error is written in the words of the caller when it arises: the same text then goes to the other ranks.
  */
-#ifndef HC_WORDS_H
-#define HC_WORDS_H
+#pragma once
 
 enum hc_words_of {
     HC_WORDS_OWN,     /* hpccoll's, in Python, C and Fortran */
@@ -21,5 +20,3 @@ typedef struct hc_words {
 } hc_words;
 
 extern const hc_words hc_words_table[HC_WORDS_COUNT];
-
-#endif

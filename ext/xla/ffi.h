@@ -6,8 +6,7 @@
  * are the declarations of XLA's C interface up to version 0.3 that we use, so the build needs no header of XLA, and one
  * build serves all versions. tests/jax/test_declarations.py compares them with jaxlib's header.
  */
-#ifndef HC_XLA_FFI_H
-#define HC_XLA_FFI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -159,5 +158,3 @@ typedef struct hc_ffi_metadata_extension {
     hc_ffi_extension base;
     hc_ffi_metadata *metadata;
 } hc_ffi_metadata_extension;
-
-#endif

@@ -2,8 +2,7 @@
  *
  * xla.h - the handler of XLA's custom calls.
  */
-#ifndef HC_XLA_H
-#define HC_XLA_H
+#pragma once
 
 #include "gate/gate.h"
 #include "xla/ffi.h"
@@ -28,5 +27,3 @@ void *hc_xla_nothing(hc_ffi_frame *); /* a custom call that does nothing */
 /* Registers both custom calls for the CPU with the XLA in a library of this process, as JAX does with its XLA: `table`
  * is the name of the function that returns XLA's table of functions. Returns "", or the text of an error. */
 const char *hc_xla_register(const char *library, const char *table);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Nothing here blocks or synchronises the device, except hc_device_close().
  */
-#ifndef HC_DEVICE_H
-#define HC_DEVICE_H
+#pragma once
 
 #include "transport/transport.h"
 #include "cuda/driver/driver.h"
@@ -119,5 +118,3 @@ int hc_device_data_new(const hc_device_data_config *, const hc_plane_parts *, hc
 const char *hc_device_data_facts(const hc_data *);
 /* The number of batches per path: HC_PATH_STAGED, or HC_PATH_NCCL for all others. [driver] */
 uint64_t hc_device_data_count(const hc_data *, enum hc_device_path);
-
-#endif

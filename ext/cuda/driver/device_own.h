@@ -2,8 +2,7 @@
  *
  * device_own.h - the device's memory, kernels and error texts: private to ext/cuda.
  */
-#ifndef HC_DEVICE_OWN_H
-#define HC_DEVICE_OWN_H
+#pragma once
 
 #include "cuda/driver/device.h"
 #include "cuda/kernels/pack.h"
@@ -52,5 +51,3 @@ static inline int hc__follow(const hc_driver *driver, hc_gpu_stream stream, hc_g
 static inline hc_gpu_address hc__address(const void *at) {
     return (hc_gpu_address)(uintptr_t)at;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Allocating from the driver is slow, and freeing waits for the device. Callers hold the device's lock and are in its
  * context.
  */
-#ifndef HC_DEVICE_POOL_H
-#define HC_DEVICE_POOL_H
+#pragma once
 
 #include "cuda/driver/device_own.h"
 
@@ -22,5 +21,3 @@ void hc__pool_give(hc__pool *, void *memory);
 /* Work that was launched in `stream` before this call may still use it. */
 void hc__pool_give_behind(hc__pool *, void *memory, hc_gpu_stream stream);
 void hc__pool_free(hc__pool *); /* waits for the device */
-
-#endif

@@ -6,8 +6,7 @@
  * so one binary serves CUDA 11, 12 and 13. It comes with the kernel's driver. Its primary context is the one that
  * PyTorch and CuPy use.
  */
-#ifndef HC_DRIVER_H
-#define HC_DRIVER_H
+#pragma once
 
 #include "cuda/driver/library.h"
 
@@ -87,5 +86,3 @@ int hc_driver_in_process(const char *named);
 int hc_driver_memory(const hc_driver *, const void *address);
 /* The driver's text for one of its statuses; never NULL. */
 const char *hc_driver_text(const hc_driver *, int status);
-
-#endif

@@ -5,8 +5,7 @@
  * A wrong guess means a crash or a wrong sum, so nothing is guessed: `hpccoll doctor --gpu-aware` tries it and records
  * the setup of the trial. Python compares the rest of the setup with this job's; this file compares the device.
  */
-#ifndef HC_GPU_AWARE_H
-#define HC_GPU_AWARE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ void hc_device_identity(const struct hc_device *, char *text, size_t room);
 
 /* 1 or 0; `words` gets the reason, a phrase that follows "between nodes". */
 int hc__gpu_aware(const hc_gpu_aware *, const struct hc_device *, char *words, size_t room);
-
-#endif

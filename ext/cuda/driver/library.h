@@ -2,8 +2,7 @@
  *
  * library.h - opens a library at run time, or says why it cannot be opened.
  */
-#ifndef HC_LIBRARY_H
-#define HC_LIBRARY_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -39,5 +38,3 @@ typedef struct hc_library {
 int hc_library_open(hc_library *, const hc_search *, const hc_symbol *symbols, int n, void *table);
 /* Marks the library as unusable for this reason; returns UNSUPPORTED. */
 int hc_library_refuse(hc_library *, const char *remedy, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -5,8 +5,7 @@
  * Every driver since CUDA 11 compiles the text for the GPU at hand when it is first loaded, and caches the result. So
  * neither the build nor the job needs a CUDA compiler.
  */
-#ifndef HC_MODULE_H
-#define HC_MODULE_H
+#pragma once
 
 #include "cuda/driver/driver.h"
 
@@ -34,5 +33,3 @@ void hc_module_close(hc_module *); /* all launches must be done */
 int hc_module_launch(hc_module *, int kernel, uint64_t blocks, unsigned threads, void *job, hc_gpu_stream);
 /* Returns TRANSPORT; the text gets `what` and the driver's text for the status. */
 int hc_module_failed(hc_module *, const char *what, int status);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * pack.h - the fusion buffer of a device: many tensors into it with cast and scale, and back, in one launch each.
  */
-#ifndef HC_PACK_H
-#define HC_PACK_H
+#pragma once
 
 #include "cuda/driver/module.h"
 #include "cuda/kernels/pack_job.h"
@@ -66,5 +65,3 @@ typedef struct hc_pack_order {
  * status with text. */
 enum { HC_PACK_BUSY = 1 };
 int hc_pack_launch(hc_packer *, const hc_pack_order *, hc_gpu_stream stream);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * sum.h - reductions in device memory by the kernels of sum.cu: one launch each.
  */
-#ifndef HC_SUM_H
-#define HC_SUM_H
+#pragma once
 
 #include "cuda/driver/module.h"
 #include "cuda/kernels/sum_job.h"
@@ -30,5 +29,3 @@ typedef struct hc_sum_order {
 } hc_sum_order;
 /* One launch in `stream`: OK, UNSUPPORTED if there is no kernel, or a status with text. */
 int hc_sum_launch(hc_summer *, const hc_sum_order *, hc_gpu_stream stream);
-
-#endif

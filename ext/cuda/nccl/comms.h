@@ -9,8 +9,7 @@
  * Nothing here blocks. Where the facts forbid NCCL, all ranks get the same text. Ids are exchanged because
  * ncclCommSplit() would need all ranks of another communicator (docs/decisions/0021, 0024).
  */
-#ifndef HC_COMMS_H
-#define HC_COMMS_H
+#pragma once
 
 #include "cuda/driver/device_own.h"
 #include "cuda/nccl/nccl.h"
@@ -56,5 +55,3 @@ void hc__comms_abort(hc__comms *);
 void hc__comms_close(hc__comms *); /* waits a little for the other ranks, then aborts */
 
 uint64_t hc__comms_now(void); /* ns */
-
-#endif

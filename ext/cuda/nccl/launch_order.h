@@ -14,8 +14,7 @@
  * This is Skeen's order of multicasts by logical clocks (Birman and Joseph, Reliable communication in the presence of
  * failures, 1987). Batches never wait in a circle, because each waits for a smaller number.
  */
-#ifndef HC_LAUNCH_ORDER_H
-#define HC_LAUNCH_ORDER_H
+#pragma once
 
 #include "cuda/driver/device.h"
 
@@ -40,5 +39,3 @@ void hc__launch_slot_end(hc__launch_slot *, hc_gpu_event launched);
 void hc__launch_slot_drop(hc__launch_slot *); /* the batch failed before its end */
 /* Call it before the event is freed. */
 void hc__launch_slot_forget(hc__launch_slot *, hc_gpu_event launched);
-
-#endif

@@ -5,8 +5,7 @@
  * Types and codes are those of NCCL's public header, as far as they are used; 2.14 has all of them. The configuration
  * is that of 2.18: the library copies `size` bytes, and uses defaults for the fields that came after `version`.
  */
-#ifndef HC_NCCL_H
-#define HC_NCCL_H
+#pragma once
 
 #include "cuda/driver/driver.h"
 
@@ -90,5 +89,3 @@ typedef struct hc_nccl {
 int hc_nccl_open(hc_nccl *, const char *named, const char *const *files);
 /* 22809: "2.28.9" */
 void hc_nccl_version_text(int version, char *text, size_t room);
-
-#endif

@@ -6,8 +6,7 @@
  * Both launch the steps of a batch in the node's stream `work`, one after another, and never wait for the device: the
  * stream's order protects the scratch memory. All ranks know the numbers that decide which calls are made.
  */
-#ifndef HC_NCCL_DIRECT_H
-#define HC_NCCL_DIRECT_H
+#pragma once
 
 #include "cuda/nccl/nccl_node.h"
 #include "cuda/staged/rows.h"
@@ -57,5 +56,3 @@ int hc__nccl_rows_open(hc__nccl_rows *, hc__nccl_node *, hc_data *host, const in
 int hc__nccl_rows_start(hc__nccl_rows *, hc_batch *);
 int hc__nccl_rows_test(hc__nccl_rows *);
 void hc__nccl_rows_close(hc__nccl_rows *);
-
-#endif

@@ -20,8 +20,7 @@
  * reduce-scatter and allgather. A broadcast and a reducescatter have the same stages (nccl_broadcast.c,
  * nccl_scatter.c).
  */
-#ifndef HC_NCCL_NODE_H
-#define HC_NCCL_NODE_H
+#pragma once
 
 #include "cuda/nccl/comms.h"
 #include "cuda/staged/copies.h"
@@ -184,5 +183,3 @@ int hc__nccl_narrow(hc__nccl_node *, hc__nccl_slot *, int64_t at, int64_t n); /*
 /* Writes neutral elements of the batch's type to device memory: OK, HC_PACK_BUSY, or a status with text. */
 int hc__nccl_neutral(hc__nccl_node *, char *to, int64_t bytes);
 int hc__nccl_failed(hc__nccl_node *, int status, const char *what); /* the driver's status */
-
-#endif

@@ -6,8 +6,7 @@
  * The net's algorithms run as on the host. Their sums are launched in one stream. A message is sent only after the
  * kernels that made its data have ended: the algorithms poll hc_arithmetic_ops.ended for that.
  */
-#ifndef HC_SUMS_H
-#define HC_SUMS_H
+#pragma once
 
 #include "cuda/driver/device_own.h"
 
@@ -27,5 +26,3 @@ typedef struct hc__sums {
 /* Also makes the net call its library in the device's context, until close. OK, or a status with hc__sums.text. */
 int hc__sums_open(hc__sums *, hc_device *, hc_net *);
 void hc__sums_close(hc__sums *); /* waits a little for running work */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * copies.h - copies between ranges of tensors on a device and places in a buffer, in few launches.
  */
-#ifndef HC_COPIES_H
-#define HC_COPIES_H
+#pragma once
 
 #include "cuda/driver/device_own.h"
 
@@ -59,5 +58,3 @@ void hc__stage_free(hc__stage *);
 /* Launches all copies between tensors of dtype and the stage, to the tensors if `up`: OK; HC_PACK_BUSY: try again; else
  * a status with text. Few or large tensors are copied one by one, others packed. */
 int hc__copies_launch(hc__copies *, const hc__launch *, hc__stage *, int dtype, int up);
-
-#endif

@@ -3,8 +3,7 @@
  * p2p_buffers.h - point-to-point messages of device memory through pinned memory: private to ext/cuda, for
  * device_data.c.
  */
-#ifndef HC_P2P_BUFFERS_H
-#define HC_P2P_BUFFERS_H
+#pragma once
 
 #include "cuda/driver/device_own.h"
 
@@ -30,5 +29,3 @@ int hc__p2p_buffer_deliver(hc__p2p_buffers *, const hc_staging *);
 void hc__p2p_buffer_close(hc__p2p_buffers *, hc_staging *);
 void hc__p2p_buffers_free(
     hc__p2p_buffers *); /* waits a little for running copies; memory still in use after that is lost */
-
-#endif

@@ -16,8 +16,7 @@
  *     gather     an allgather                all streams, so that all agree on the number of chunks
  *     scatter    an allgather                all streams
  */
-#ifndef HC_ROWS_H
-#define HC_ROWS_H
+#pragma once
 
 #include "cuda/staged/copies.h"
 
@@ -68,5 +67,3 @@ int hc__rows_copies(const hc__rows *, int incoming, int32_t stream, int64_t from
 /* Sets the memory for `rows` rows of a result: the caller's, fresh memory, or NULL if this rank needs no result. If the
  * caller's memory has the wrong size, sets *late; the batch goes on and ends with it. OK, or NO_MEMORY with text. */
 int hc__place_on_device(hc_device *, const hc_batch *, hc_piece *, int64_t rows, int *late, char *text);
-
-#endif

@@ -5,8 +5,7 @@
  * rank 0, whose share is the longest: tensors one after another; where rows do not divide evenly, the other shares have
  * gaps.
  */
-#ifndef HC_SHARES_H
-#define HC_SHARES_H
+#pragma once
 
 #include "cuda/staged/copies.h"
 
@@ -44,5 +43,3 @@ static inline int hc__shares_lay(hc__shares *s, const hc_batch *batch, int32_t s
         s->starts[i + 1] = s->starts[i] + (hc__share_bytes(s, i, 0) + unit - 1) / unit * unit;
     return HC_OK;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * All ranks cut chunks from numbers that they all know, so each chunk is a batch of the host's data plane. This serves
  * every operation and type of the host, and no algorithm is written twice.
  */
-#ifndef HC_STAGED_H
-#define HC_STAGED_H
+#pragma once
 
 #include "cuda/staged/rows.h"
 #include "cuda/staged/shares.h"
@@ -92,5 +91,3 @@ int hc__staged_uneven_cut(hc__staged *, int64_t, hc__staged_slot *);
 void hc__staged_uneven_end(hc__staged *);
 
 hc_piece *hc__staged_pieces(hc__staged_slot *, int32_t n); /* room for n, zeroed; NULL: out of memory */
-
-#endif

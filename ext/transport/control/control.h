@@ -2,8 +2,7 @@
  *
  * control.h - the edges of the control plane: small messages, whole and in order, inside the node and between nodes.
  */
-#ifndef HC_CONTROL_H
-#define HC_CONTROL_H
+#pragma once
 
 #include "transport/net/net.h"
 #include "transport/progress.h"
@@ -34,5 +33,3 @@ struct hc_control_ops {
 /* Rings in the node control segment for the ranks of this node, `net` (borrowed; may be NULL) for all others.
  * local_of[r]: local rank in the node control segment of World rank r, or -1; copied. */
 int hc_control_new(hc_node_control *, hc_net *, const int32_t *local_of, int32_t world_size, hc_control **);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * allgather.h - the state of an allgather.
  */
-#ifndef HC_HIERARCHY_ALLGATHER_H
-#define HC_HIERARCHY_ALLGATHER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ typedef struct hc__allgather {
     void *out, *spare;
     char *packed_in, *packed_out; /* of several pieces: rank after rank, piece after piece */
 } hc__allgather;
-
-#endif

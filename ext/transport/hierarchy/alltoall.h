@@ -2,8 +2,7 @@
  *
  * alltoall.h - the state of an alltoall.
  */
-#ifndef HC_HIERARCHY_ALLTOALL_H
-#define HC_HIERARCHY_ALLTOALL_H
+#pragma once
 
 #include "transport/hierarchy/carriers.h"
 #include "transport/hierarchy/few_rows.h"
@@ -24,5 +23,3 @@ typedef struct hc__alltoall {
     hc__carriers carriers;
     int locally_done, is_carried;
 } hc__alltoall;
-
-#endif

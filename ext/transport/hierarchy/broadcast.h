@@ -2,8 +2,7 @@
  *
  * broadcast.h - the state of a broadcast.
  */
-#ifndef HC_HIERARCHY_BROADCAST_H
-#define HC_HIERARCHY_BROADCAST_H
+#pragma once
 
 #include "transport/net/bundle.h"
 
@@ -30,5 +29,3 @@ typedef struct hc__broadcast {
 } hc__broadcast;
 
 void hc__broadcast_abandon(hc__hierarchy *);
-
-#endif

@@ -3,8 +3,7 @@
  * carriers.h - between many ranks, one rank of each of two nodes carries the counts and few rows of all their pairs of
  * ranks.
  */
-#ifndef HC_HIERARCHY_CARRIERS_H
-#define HC_HIERARCHY_CARRIERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ typedef struct hc__carriers {
 int hc__carriers_start(hc__hierarchy *);
 int hc__carriers_test(hc__hierarchy *);
 void hc__carriers_end(hc__hierarchy *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * few_rows.h - the counts of an alltoall, and the rows that travel with them between nodes.
  */
-#ifndef HC_HIERARCHY_FEW_ROWS_H
-#define HC_HIERARCHY_FEW_ROWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ void hc__few_place(hc__hierarchy *);
 /* Ends the current piece. */
 void hc__few_pass(hc__hierarchy *);
 void hc__few_end(hc__hierarchy *);
-
-#endif

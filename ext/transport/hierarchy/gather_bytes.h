@@ -2,8 +2,7 @@
  *
  * gather_bytes.h - allgather of bytes whose lengths every rank knows.
  */
-#ifndef HC_HIERARCHY_GATHER_BYTES_H
-#define HC_HIERARCHY_GATHER_BYTES_H
+#pragma once
 
 #include "transport/net/bundle.h"
 
@@ -21,5 +20,3 @@ typedef struct hc__gather {
 /* gather.lengths must be set; in may be NULL if this rank's length is 0. `out` has room for all ranks. */
 int hc__gather_start(hc__hierarchy *, const void *in, void *out);
 int hc__gather_test(hc__hierarchy *);
-
-#endif

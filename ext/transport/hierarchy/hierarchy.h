@@ -2,8 +2,7 @@
  *
  * hierarchy.h - the data plane of one process set, composed of a node and a net.
  */
-#ifndef HC_HIERARCHY_H
-#define HC_HIERARCHY_H
+#pragma once
 
 #include "transport/arithmetic.h"
 #include "transport/data.h"
@@ -51,5 +50,3 @@ typedef struct hc_plane_parts {
     int (*new_hierarchy)(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **);
     void (*neutral)(void *to, int dtype, int reduction, int64_t n); /* hc_host_neutral() */
 } hc_plane_parts;
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A stage is a state machine with start and test; its state is described beside its functions.
  */
-#ifndef HC_HIERARCHY_STATE_H
-#define HC_HIERARCHY_STATE_H
+#pragma once
 
 #include "transport/hierarchy/allgather.h"
 #include "transport/hierarchy/alltoall.h"
@@ -86,5 +85,3 @@ typedef struct hc__operation {
 #define X(name, text, traits) extern const hc__operation hc__op_##name;
 HC_OPERATIONS(X)
 #undef X
-
-#endif

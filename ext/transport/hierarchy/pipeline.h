@@ -2,8 +2,7 @@
  *
  * pipeline.h - the pipeline of allreduce, and of other operations between nodes; allreduce.c defines it.
  */
-#ifndef HC_HIERARCHY_PIPELINE_H
-#define HC_HIERARCHY_PIPELINE_H
+#pragma once
 
 #include "transport/net/algorithms.h"
 #include "transport/node.h"
@@ -41,5 +40,3 @@ void hc__pipeline_free(hc__hierarchy *);
 
 hc__means hc__net_means(const hc__hierarchy *); /* of the batch's reduction between nodes */
 hc__reduction hc__net_reduction(const hc_batch *);
-
-#endif

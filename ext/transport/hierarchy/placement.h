@@ -2,8 +2,7 @@
  *
  * placement.h - which ranks of a set share a node.
  */
-#ifndef HC_HIERARCHY_PLACEMENT_H
-#define HC_HIERARCHY_PLACEMENT_H
+#pragma once
 
 #include "transport/hierarchy/hierarchy.h"
 
@@ -27,5 +26,3 @@ static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t
 static inline int hc__is_far(const hc__placement *p, int32_t rank) { /* on another node */
     return p->node_of[rank] != p->node;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * reduce_way.h - the choice of the way that a reduce takes between nodes, for the hierarchy and for tools.
  */
-#ifndef HC_REDUCE_WAY_H
-#define HC_REDUCE_WAY_H
+#pragma once
 
 #include "transport/net/choose.h"
 
@@ -17,5 +16,3 @@ typedef struct hc__reduce_way {
 
 /* `sum`: of the whole batch, in the type between nodes. All numbers are equal on all ranks, so all choose the same. */
 hc__reduce_way hc__choose_reduce_way(const hc__net_model *, const hc__splits *, const hc__sum *, int64_t rails);
-
-#endif

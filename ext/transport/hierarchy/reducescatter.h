@@ -2,8 +2,7 @@
  *
  * reducescatter.h - the state of a reducescatter inside one node.
  */
-#ifndef HC_HIERARCHY_REDUCESCATTER_H
-#define HC_HIERARCHY_REDUCESCATTER_H
+#pragma once
 
 #include "transport/batch.h"
 
@@ -13,5 +12,3 @@ typedef struct hc__node_scatter {
     hc_piece cut;
     hc_batch batch;
 } hc__node_scatter;
-
-#endif

@@ -2,8 +2,7 @@
  *
  * results.h - memory for results, and reserves of it.
  */
-#ifndef HC_HIERARCHY_RESULTS_H
-#define HC_HIERARCHY_RESULTS_H
+#pragma once
 
 #include "transport/batch.h"
 
@@ -32,5 +31,3 @@ typedef struct hc__results {
 int hc__place_result(hc__hierarchy *, hc_piece *, int64_t rows, void **spare, void **out);
 /* Lets the node choose how it stores results; hc__place_result() calls it. passing: bytes of input and results. */
 void hc__expect_result(hc__hierarchy *, int64_t passing);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * rooted_rows.h - the state of a gather or a scatter.
  */
-#ifndef HC_HIERARCHY_ROOTED_ROWS_H
-#define HC_HIERARCHY_ROOTED_ROWS_H
+#pragma once
 
 #include "transport/net/bundle.h"
 
@@ -19,5 +18,3 @@ typedef struct hc__rooted {
     hc__bundle bundle;
     int done_near; /* the stage's exchange inside the root's node is done */
 } hc__rooted;
-
-#endif

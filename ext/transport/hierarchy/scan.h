@@ -2,8 +2,7 @@
  *
  * scan.h - the state of a scan or an exscan.
  */
-#ifndef HC_HIERARCHY_SCAN_H
-#define HC_HIERARCHY_SCAN_H
+#pragma once
 
 #include "transport/net/net.h"
 
@@ -33,5 +32,3 @@ typedef struct hc__scan {
 } hc__scan;
 
 void hc__scan_abandon(hc__hierarchy *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * tags.h - the tags of a process set's messages between nodes.
  */
-#ifndef HC_HIERARCHY_TAGS_H
-#define HC_HIERARCHY_TAGS_H
+#pragma once
 
 /* Tags of a set: the pipeline's channels first, then one tag per purpose. Messages between two ranks with one tag are
  * matched in order, and every rank posts the messages of one batch before those of the next, so one tag per purpose is
@@ -18,5 +17,3 @@ enum hc__tag {
     HC__TAG_SCAN = 69
 };
 #define HC__MAX_CHANNELS 64
-
-#endif

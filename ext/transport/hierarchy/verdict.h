@@ -2,8 +2,7 @@
  *
  * verdict.h - one outcome for a piece, on all ranks.
  */
-#ifndef HC_HIERARCHY_VERDICT_H
-#define HC_HIERARCHY_VERDICT_H
+#pragma once
 
 #include "transport/batch.h"
 
@@ -27,5 +26,3 @@ enum { HC__ROOM_LATER = -1, HC__ROOM_UNSURE = -2 };
 int64_t hc__room_of(hc__hierarchy *, const hc_piece *);
 /* Refuses the piece on all ranks, because of `rank`. */
 void hc__refuse_piece(const hc__hierarchy *, hc_piece *, int32_t rank, const hc__vote *);
-
-#endif

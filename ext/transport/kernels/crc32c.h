@@ -3,8 +3,7 @@
  * crc32c.h - the checksum of the files of checkpoints: CRC-32C (Castagnoli), as in RFC 3720, for which x86 has an
  * instruction.
  */
-#ifndef HC_CRC32C_H
-#define HC_CRC32C_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@
 uint32_t hc_crc32c(uint32_t before, const void *data, size_t bytes);
 /* The same without the instruction, for processors that lack it. */
 uint32_t hc_crc32c_portable(uint32_t before, const void *data, size_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * All sets compute equal bits; only the payload of a NaN made from two NaNs depends on the processor.
  */
-#ifndef HC_KERNELS_H
-#define HC_KERNELS_H
+#pragma once
 
 #include "transport/arithmetic.h"
 
@@ -34,5 +33,3 @@ extern const hc__kernels hc__kernels_avx2, hc__kernels_avx512;
 const hc__kernels *hc__kernels_chosen(void); /* [any thread] */
 /* Copies 8 KiB and more by ordinary stores. [any thread] */
 hc__copy_fn *hc__copy_of_many(void);
-
-#endif

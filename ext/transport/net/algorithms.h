@@ -2,8 +2,7 @@
  *
  * algorithms.h - the operations between nodes: allreduce, reduce-scatter, broadcast, reduce.
  */
-#ifndef HC_ALGORITHMS_H
-#define HC_ALGORITHMS_H
+#pragma once
 
 #include "transport/net/channel.h"
 
@@ -70,5 +69,3 @@ int64_t hc__stages_scratch(const hc__channel *);
 /* work = the reduction over all members in their order. My operand is in work, the others' are in scratch, in the order
  * of the members. HC_MOVED, or a status. */
 int hc__sum_in_order(hc__channel *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * bundle.h - the messages of one round of an algorithm, posted and tested together.
  */
-#ifndef HC_BUNDLE_H
-#define HC_BUNDLE_H
+#pragma once
 
 #include "transport/net/net.h"
 
@@ -38,5 +37,3 @@ int hc__bundle_release(hc__bundle *);
 int hc__bundle_test(hc__bundle *); /* HC_DONE: nothing is in flight */
 void hc__bundle_cancel(hc__bundle *);
 void hc__bundle_free(hc__bundle *);
-
-#endif

@@ -7,8 +7,7 @@
  * and then calls the next round. Algorithms need no pipelining: the hierarchy runs several chunks at once, each in its
  * own channel, which keeps both directions of the link and the arithmetic busy.
  */
-#ifndef HC_CHANNEL_H
-#define HC_CHANNEL_H
+#pragma once
 
 #include "transport/arithmetic.h"
 #include "transport/net/bundle.h"
@@ -102,5 +101,3 @@ void hc__combine(hc__channel *, int64_t at, int64_t n, int first, int last);
 void hc__add_up(hc__channel *, void *to, const void *const *from, int n_from, int64_t n, hc__reduction);
 /* The channel's reduction; but a mean is divided only if no other operand follows. */
 hc__reduction hc__reduction_of(const hc__channel *, int last);
-
-#endif

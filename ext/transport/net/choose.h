@@ -2,8 +2,7 @@
  *
  * choose.h - the algorithms between nodes, their predicted costs, and the choice of the cheapest.
  */
-#ifndef HC_CHOOSE_H
-#define HC_CHOOSE_H
+#pragma once
 
 #include "core/hc.h"
 #include "transport/net/radices.h"
@@ -66,5 +65,3 @@ int hc__kind_in_stages(const hc__stages *, const hc__sum *);
 int hc__accumulation_dtype(int dtype);
 /* First element of part i of n (i == n: count). Parts of 1024 elements and more begin at multiples of 64. */
 int64_t hc__even_part(int64_t count, int32_t n, int32_t i);
-
-#endif

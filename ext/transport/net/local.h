@@ -2,12 +2,9 @@
  *
  * local.h - a net between threads of one process: for tests, for a World of one, and for Worlds made of threads.
  */
-#ifndef HC_LOCAL_NET_H
-#define HC_LOCAL_NET_H
+#pragma once
 
 #include "transport/net/net.h"
 
 /* Makes nets[0..n-1], which deliver to each other; each is freed by itself. */
 int hc_local_net_new(int32_t n, hc_net **nets);
-
-#endif

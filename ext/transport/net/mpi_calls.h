@@ -5,8 +5,7 @@
  * CALL(result, name without MPI_, arguments). Each is a pointer of the same name, so mpi.c reads like any MPI program.
  * A call costs the same as through a linked library's table.
  */
-#ifndef HC_MPI_CALLS_H
-#define HC_MPI_CALLS_H
+#pragma once
 
 #define HC_MPI_CALLS(CALL)                                                                                      \
     CALL(int, Cancel, (MPI_Request *))                                                                          \
@@ -73,5 +72,3 @@
     FACT("THREAD_FUNNELED", MPI_THREAD_FUNNELED)     \
     FACT("THREAD_SERIALIZED", MPI_THREAD_SERIALIZED) \
     FACT("THREAD_MULTIPLE", MPI_THREAD_MULTIPLE)
-
-#endif

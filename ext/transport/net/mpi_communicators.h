@@ -2,8 +2,7 @@
  *
  * mpi_communicators.h - communicators for a World without mpi4py; included once in each family's file, after mpi.c.
  */
-#ifndef HC_MPI_COMMUNICATORS_H
-#define HC_MPI_COMMUNICATORS_H
+#pragma once
 
 #include <time.h>
 
@@ -141,5 +140,3 @@ static int at_finalize(void (*end)(void)) {
     at_end = end;
     return HC_OK;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * mpi_drain.h - the end of a net over MPI: receives what is still in flight; included once in each family's file, after
  * mpi.c.
  */
-#ifndef HC_MPI_DRAIN_H
-#define HC_MPI_DRAIN_H
+#pragma once
 
 #define END_SECONDS 10.0 /* the longest wait for other ranks at the end */
 
@@ -59,5 +58,3 @@ static int drain(mpi_net *net) {
     }
     return all;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * mpi_family.h - the functions that mpi_load.c needs of a family; included once in each family's file, after mpi.c.
  */
-#ifndef HC_MPI_FAMILY_H
-#define HC_MPI_FAMILY_H
+#pragma once
 
 #include <pthread.h>
 
@@ -97,5 +96,3 @@ const hc_mpi_family FAMILY = {.name = FAMILY_NAME,
                               .comm_free = comm_free,
                               .comm_of_fortran = comm_of_fortran,
                               .at_finalize = at_finalize};
-
-#endif

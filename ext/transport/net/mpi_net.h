@@ -6,8 +6,7 @@
  * Cray MPICH and MVAPICH2; Open MPI; and libraries with the ABI of MPI 5.0. mpi.c is compiled once per family
  * (mpi_mpich.c, mpi_openmpi.c, mpi_standard.c), and mpi_load.c chooses one at run time.
  */
-#ifndef HC_MPI_NET_H
-#define HC_MPI_NET_H
+#pragma once
 
 #include "transport/net/net.h"
 
@@ -65,5 +64,3 @@ const void *hc_mpi_address(void);
 
 /* A function of that library by its name, or NULL. */
 void *hc_mpi_function(const char *name);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * net.h - the contract of a network: point-to-point bytes between ranks. mpi.c, ucx.c and local.c implement it.
  */
-#ifndef HC_NET_H
-#define HC_NET_H
+#pragma once
 
 #include "core/hc.h"
 #include "transport/progress.h"
@@ -57,5 +56,3 @@ typedef struct hc_net_box {
 #define HC_TAGS_PER_SET 256
 #define HC_TAG_CONTROL 255
 #define HC_TAG_P2P 254
-
-#endif

@@ -5,8 +5,7 @@
  * A member's position is a number of several digits, one per stage: the stage's radix is the number of values of its
  * digit, and the members of a stage differ in this digit alone. The first digit counts the nearest members.
  */
-#ifndef HC_RADICES_H
-#define HC_RADICES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -65,5 +64,3 @@ void hc__splits_of(int32_t n, int32_t group, hc__splits *);
 /* The stages of an allreduce of few bytes: the fewest messages in succession. They do not depend on the length, so that
  * a sum has the same bits wherever it is formed (vote.h). NULL: all members at once. */
 const hc__stages *hc__few_bytes(const hc__splits *);
-
-#endif

@@ -5,8 +5,7 @@
  * The names are UCX's. This is version 1.13 of the interface. Later versions extend it: structures grow at their end,
  * and a mask tells which fields are set. A test compares with UCX's header.
  */
-#ifndef HC_UCX_API_H
-#define HC_UCX_API_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ typedef struct ucp_request_param {
     } recv_info;
     void *memh;
 } ucp_request_param_t;
-
-#endif

@@ -4,8 +4,7 @@
  *
  * CALL(result, name, arguments), FACT(what, value): with our own declarations (ucx_api.h), or with UCX's in the test.
  */
-#ifndef HC_UCX_CALLS_H
-#define HC_UCX_CALLS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -77,5 +76,3 @@
     FACT("UCP_OP_ATTR_FIELD_FLAGS", UCP_OP_ATTR_FIELD_FLAGS)                            \
     FACT("UCP_OP_ATTR_FIELD_MEMORY_TYPE", UCP_OP_ATTR_FIELD_MEMORY_TYPE)                \
     FACT("UCP_OP_ATTR_FLAG_NO_IMM_CMPL", UCP_OP_ATTR_FLAG_NO_IMM_CMPL)
-
-#endif

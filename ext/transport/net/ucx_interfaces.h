@@ -5,8 +5,7 @@
  * A communication library often chooses a wrong interface by default: docker0, which has the same address on every host
  * (a decoy), the loopback, or a network that only some hosts share.
  */
-#ifndef HC_UCX_INTERFACES_H
-#define HC_UCX_INTERFACES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ int hc_interfaces_choose(const hc_interface *all, int n, uint32_t mine, const ch
 int hc_interfaces_no_network(const char *wanted, char word[64]);
 /* Writes the ports of InfiniBand and RoCE adapters that are up, as UCX names them: "mlx5_0:1,mlx5_1:1". */
 void hc_interfaces_infiniband(char *names, size_t space);
-
-#endif

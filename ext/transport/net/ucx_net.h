@@ -5,8 +5,7 @@
  * A net is made in steps, because its ranks must know each other's addresses: hc_ucx_net_new() on each rank, an
  * exchange of the results of hc_ucx_net_address(), and hc_ucx_net_connect().
  */
-#ifndef HC_UCX_NET_H
-#define HC_UCX_NET_H
+#pragma once
 
 #include "transport/net/net.h"
 
@@ -31,5 +30,3 @@ int hc_ucx_net_connect(hc_net *, uint16_t generation, int has_rdma, const void *
 /* The net's transports between hosts and their devices: "rc_mlx5/mlx5_0:1, tcp/eth0". `has_rdma`: one of them is not
  * TCP. The caller frees it; NULL: out of memory. */
 char *hc_ucx_net_devices(hc_net *, int *has_rdma);
-
-#endif

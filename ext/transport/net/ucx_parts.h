@@ -2,8 +2,7 @@
  *
  * ucx_parts.h - the state of the net over UCX, private to ucx*.c.
  */
-#ifndef HC_UCX_PARTS_H
-#define HC_UCX_PARTS_H
+#pragma once
 
 #include "transport/net/ucx_api.h"
 #include "transport/net/ucx_calls.h"
@@ -103,5 +102,3 @@ void hc__ucx_close_by_force(hc__ucx_net *, int32_t peer);
  * HC_TRANSPORT: UCX still works on it. The caller must not use the request again in either case. */
 int hc__ucx_withdraw(hc__ucx_net *, hc_net_request *);
 void hc__ucx_free(hc_net *);
-
-#endif

@@ -5,8 +5,7 @@
  * A state machine without input and output: one per node, which its leader keeps. No function here waits or sends, and
  * only hc_vote_new() allocates.
  */
-#ifndef HC_VOTE_H
-#define HC_VOTE_H
+#pragma once
 
 #include "transport/net/radices.h"
 #include "transport/shm/shortcut.h"
@@ -78,5 +77,3 @@ int hc_vote_advance(hc_vote *);
 const hc_ballot *hc_vote_of(const hc_vote *, int32_t partner, uint64_t number);
 /* 1: the present stage awaits this partner's vote. */
 int hc_vote_lacks(const hc_vote *, int32_t partner);
-
-#endif

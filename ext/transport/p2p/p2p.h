@@ -6,8 +6,7 @@
  * copied and finished at once, whether a receive is posted or not; a large one waits for its receive and then moves
  * through memory of fixed size. Only the driver calls these functions, and none of them waits.
  */
-#ifndef HC_P2P_H
-#define HC_P2P_H
+#pragma once
 
 #include "transport/control/control.h"
 
@@ -84,5 +83,3 @@ int hc_p2p_withdraw(hc_p2p *, hc_p2p_op *);
 void hc_p2p_forget(hc_p2p *, uint32_t set); /* drops the set's unmatched messages */
 void hc_p2p_abandon(hc_p2p *);              /* after a failure: the callers own all operations again */
 void hc_p2p_free(hc_p2p *);
-
-#endif

@@ -3,8 +3,7 @@
  * p2p_state.h - the header on the wire, the queues and the state of the point-to-point layer. (Private to
  * ext/transport/p2p.)
  */
-#ifndef HC_P2P_STATE_H
-#define HC_P2P_STATE_H
+#pragma once
 
 #include "transport/control/control.h"
 #include "transport/arithmetic.h"
@@ -119,5 +118,3 @@ int hc__p2p_receive_bytes(hc_p2p *, hc_p2p_op *); /* an operation of `receiving`
 const uint8_t *hc__p2p_cell(hc_p2p *, int32_t peer, const hc__p2p_header *);
 void hc__p2p_cell_read(hc_p2p *, int32_t peer, const hc__p2p_header *);
 int hc__p2p_read_cell(hc_p2p *, int32_t peer, const hc__p2p_header *, hc_p2p_op *receive);
-
-#endif
