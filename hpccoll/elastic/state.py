@@ -70,7 +70,6 @@ class State:
         self._every = every
         self._reset_callbacks: list[Callable[[], Any]] = []
         self._host_messages: queue.Queue[tuple[float, int]] = queue.Queue()
-        self._last_updated_timestamp = 0.0
 
     @property
     def version(self) -> Version:
@@ -133,8 +132,10 @@ class State:
     def save_commit(self) -> None:
         """Save the state as the next commit."""
         self._save_numbered()
-        if self._file and self.version[1] % self._every == 0 and self._rank() == 0:
-            self._file.write(self.version[1], self.committed())
+        if self._file and self.version[1] % self._every == 0:
+            rank = self._own_rank() if self._own_rank else int(place().rank)
+            if rank == 0:
+                self._file.write(self.version[1], self.committed())
 
     def synchronize(self) -> None:
         """Take the newest commit of any rank; it is sent unless all ranks have the same one.
@@ -236,7 +237,6 @@ class State:
 
     def on_reset(self) -> None:
         """Note that the ranks have changed."""
-        self._last_updated_timestamp = 0.0
         self._host_messages = queue.Queue()
         self.reset()
         for callback in self._reset_callbacks:
@@ -308,9 +308,6 @@ class State:
     def _is_changing(self) -> bool:
         elastic = coordinator.of_process(inherited.environment())
         return elastic is not None and is_asked_to_stop(current())
-
-    def _rank(self) -> int:
-        return self._own_rank() if self._own_rank else int(place().rank)
 
     def _bcast_object(self, obj: Any) -> Any:
         """Give the source's object to all ranks."""

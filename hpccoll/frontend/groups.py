@@ -53,7 +53,7 @@ def checked_groups(groups: Any, kind: Variables) -> int | list[list[Any]] | None
         return None
     if is_number_of_groups(groups):
         return int(groups)
-    if not _are_lists(groups):
+    if not (isinstance(groups, list | tuple) and all(isinstance(group, list | tuple) for group in groups)):
         raise errors.InvalidArgumentError(
             f"groups is {groups!r}: groups should be a positive integer or a list of list of {kind.kind}"
         )
@@ -64,10 +64,6 @@ def checked_groups(groups: Any, kind: Variables) -> int | list[list[Any]] | None
     if len({kind.key(variable) for variable in variables}) < len(variables):
         raise errors.InvalidArgumentError(f"groups: a {kind.kind} can only appear once in groups")
     return [list(group) for group in groups]
-
-
-def _are_lists(groups: object) -> bool:
-    return isinstance(groups, list | tuple) and all(isinstance(group, list | tuple) for group in groups)
 
 
 def check_members(groups: Groups[Any], known: Collection[int], key: Callable[[Any], int] = id) -> None:

@@ -357,8 +357,9 @@ class Requests(Generic[T]):
         check_factors(prescale, postscale)
         if op in (Sum, Average) and all(is_inexact(self.adapter.dtype(source)) for source in sources):
             return sources, op, prescale, postscale, 1.0
-        op, after = _scaled_afterwards(op, postscale, size)
-        return [self._scaled(source, prescale) for source in sources], op, 1.0, 1.0, after
+        if op is Average and postscale != 1.0:  # as a sum with a combined factor, so that integers are truncated once
+            op, postscale = Sum, postscale / size
+        return [self._scaled(source, prescale) for source in sources], op, 1.0, 1.0, postscale
 
     def _scaled(self, tensor: T, factor: float) -> T:
         """Return `tensor` times `factor`: a copy, or `tensor` itself for the factor 1."""
@@ -397,11 +398,3 @@ def check_factors(prescale: float, postscale: float) -> None:
 def together(handles: Sequence[HandleNumber]) -> HandleNumber:
     """Make one handle of several; its result is a list."""
     return HandleNumber(handles, list)
-
-
-def _scaled_afterwards(op: Reduction, postscale: float, size: int) -> tuple[Reduction, float]:
-    """Return the reduction and the factor of its result.
-
-    Integers are truncated only once, so a mean with a factor becomes a sum with a combined factor.
-    """
-    return (Sum, postscale / size) if op is Average and postscale != 1.0 else (op, postscale)

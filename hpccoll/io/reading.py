@@ -74,7 +74,8 @@ def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> d
     own = current(world)
 
     def read(file: Any, _: Path) -> dict[str, Any]:
-        return {key: _plain(value) for key, value in file.attrs.items() if key != PARTS}
+        found = {key: value for key, value in file.attrs.items() if key != PARTS}
+        return {key: value.item() if isinstance(value, np.generic) else value for key, value in found.items()}
 
     return _of_one_version(own, target_of(own, path)[0], read)
 
@@ -103,10 +104,6 @@ def _read_part(main: Path, whole: Any, at: tuple[slice, ...]) -> np.ndarray:
             for name, inside, into in pieces:
                 opened[unescaped(name)].read_direct(out, inside, into)
     return out
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _of_one_version(own: World, target: Path, read: Callable[[Any, Path], T], what: str = "") -> T:

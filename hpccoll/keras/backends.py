@@ -213,10 +213,6 @@ def _compressor(module: Any, wire: Any) -> Any:
     return getattr(module.Compression, chosen)
 
 
-def _dtype(tensor: Any) -> str:
-    return str(keras.backend.standardize_dtype(tensor.dtype))
-
-
 _BACKENDS: dict[str, type] = {"torch": _Torch, "jax": _Jax, "tensorflow": _TensorFlow}
 
 
@@ -265,11 +261,8 @@ def reduce_all(calls: Sequence[tuple[Allreduce, Compressor, Sequence[Any]]]) -> 
     if not calls or calls[0][0].process_set.included() is False:
         return [tensors for _, _, tensors in calls]
     if not has_peers(calls[0][0].process_set):
-        return [_scaled(tensors, call.prescale * call.postscale) for call, _, tensors in calls]
-    ready = [packed(compressor, tensors, _dtype) for _, compressor, tensors in calls]
+        scaled = [(call.prescale * call.postscale, tensors) for call, _, tensors in calls]
+        return [tensors if factor == 1.0 else [x * factor for x in tensors] for factor, tensors in scaled]
+    ready = [packed(one, tensors, lambda x: str(keras.backend.standardize_dtype(x.dtype))) for _, one, tensors in calls]
     sent = [(dataclasses.replace(call, wire=p.wire), p.tensors) for (call, _, _), p in zip(calls, ready, strict=True)]
     return [p.unpack(results) for p, results in zip(ready, backend().allreduce(sent), strict=True)]
-
-
-def _scaled(tensors: Sequence[Any], factor: float) -> Sequence[Any]:
-    return tensors if factor == 1.0 else [x * factor for x in tensors]

@@ -92,18 +92,14 @@ def in_barrier(task: Task, _partition: Iterable[Any]) -> Iterator[Outcome]:
             mine[1] = parse(store.text)[1]
         told = [json.loads(text) for text in context.allGather(json.dumps(mine))]
         text = text_of(task.secret, [(host, port) for host, port in told[0][1]])
-        order = _order([machine for machine, _, _ in told])
+        places = [machine for machine, _, _ in told]  # the partitions of a machine have successive ranks
+        order = sorted(range(len(told)), key=lambda at: places.index(places[at]))
         rank, machines = order.index(context.partitionId()), [told[at][0] for at in order]
         seen = visible_devices(rank, machines, [told[at][2] for at in order])
         task = replace(task, variables={**seen, **task.variables})
         outcome = _Rank(task, rank, variables_at(text, machines, "Spark")[rank], text).run()
         context.barrier()  # the first task serves the store until then
     yield outcome
-
-
-def _order(machines: list[str]) -> list[int]:
-    """The partition of each rank: the partitions of a machine have successive ranks."""
-    return sorted(range(len(machines)), key=lambda at: (machines.index(machines[at]), at))
 
 
 def visible_devices(rank: int, machines: Sequence[str], devices: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -57,7 +57,8 @@ class _Levels:
         traced = graph.get_operations()
         for op in traced[self._seen :]:
             handles = [tensor.ref() for tensor in op.inputs if tensor.dtype == tf.resource]
-            level = max([0, *(self._resources.get(handle, 0) for handle in handles), *map(self.of, _needs(op))])
+            needs = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+            level = max([0, *(self._resources.get(handle, 0) for handle in handles), *map(self.of, needs)])
             level = self._of.setdefault(op, level)
             self._resources.update(dict.fromkeys(handles, level))
         self._seen = len(traced)
@@ -69,10 +70,6 @@ class _Levels:
     def finishes(self, op: Any, level: int) -> None:
         """Note the last step of one of our operations of this level."""
         self._of[op] = level + 1
-
-
-def _needs(op: Any) -> list[Any]:
-    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
 
 
 def finish(inputs_ready: Any, last_step: Callable[[Any], Any]) -> tuple[Any, list[Any]]:

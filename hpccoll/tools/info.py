@@ -62,7 +62,8 @@ def collect() -> Facts:
     :returns: the facts of each part, by its name; a missing part is {"missing": reason, "to do": remedy}
     """
     found = cuda.probe()
-    absent = {"GPU": no_gpu()} if "missing" in found["CUDA driver"] and not has_gpu() else {}
+    none: Facts = {"none": "this machine has no NVIDIA GPU, so arrays in device memory are refused (all else works)"}
+    absent = {"GPU": none} if "missing" in found["CUDA driver"] and not has_gpu() else {}
     return {
         "versions": versions(),
         "_core": core(),
@@ -92,11 +93,6 @@ def knobs_of_gpu() -> str:
     """Return the file of a driver or of verdicts that a knob names: then the user expects a GPU here."""
     settings = knobs()
     return "" if isinstance(settings, dict) else settings.cuda_library or settings.gpu_aware_record
-
-
-def no_gpu() -> Facts:
-    """Describe a machine without a GPU, in place of its missing parts."""
-    return {"none": "this machine has no NVIDIA GPU, so arrays in device memory are refused (all else works)"}
 
 
 def missing(why: str, remedy: str) -> Facts:

@@ -25,7 +25,6 @@ _DTYPES = {arrays.NAMES[code]: dtype for dtype, code in _CODES.items()}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _AS_BITS = {torch.bfloat16: torch.int16}
 """Dtypes that NumPy does not have, and those of the same size that it has."""
-_DEVICE_TYPES = ("cpu", "cuda")
 
 _hooks: Any = WeakTensorKeyDictionary()
 """The hook of each parameter: if an optimizer is wrapped twice, the second wrapper listens."""

@@ -120,7 +120,8 @@ class _Checkpoint(keras.callbacks.Callback):
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(float(value))
         optimizer = self.model.optimizer
-        state = {"weights": self.model.get_weights(), "optimizer": _values(optimizer.variables), "epochs": epoch + 1}
+        values = [np.array(keras.ops.convert_to_numpy(variable)) for variable in optimizer.variables]
+        state = {"weights": self.model.get_weights(), "optimizer": values, "epochs": epoch + 1}
         if hvd.rank() == 0:
             self._job.save({**state, "rate": _rate(optimizer) / self._scale, "history": self.history})
 
@@ -171,10 +172,6 @@ def _compile(model: Any, job: Job, state: dict[str, Any], scale: int) -> None:
 
 def _rate(optimizer: Any) -> float:
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-
-
-def _values(variables: Sequence[Any]) -> list[NDArray[Any]]:
-    return [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
 
 
 def _widths(model: Any, job: Job) -> dict[str, int]:

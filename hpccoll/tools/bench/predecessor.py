@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 
-TICK_SECONDS = 1e-3
 FIXED_BYTES = 48
 """Bytes of a request or response besides its name and shape: a few integers and table offsets."""
 

@@ -24,7 +24,6 @@ from hpccoll.tools.doctor.network import duration
 BATCH = 16 << 20
 GOOD, POOR = 0.9, 0.7
 MANY_PASSES = 4
-GIBIBYTE = 1 << 30
 
 
 class Model(NamedTuple):

@@ -116,7 +116,7 @@ def main(arguments: argparse.Namespace) -> int:
             processes.say(f"{', '.join(unused)}: without effect, as the job is not elastic; --min-np makes it so")
         job = make_job(arguments, environment)
         if not arguments.show:
-            job = with_secret(job)
+            job = replace(job, exported={**job.exported, inherited.SECRET: new_secret()})  # never in an argument
         plan_of = planner(arguments.launcher, environment)
         if arguments.show:
             print(shown(plan_of(job), environment))
@@ -255,11 +255,6 @@ def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
     if not command or not command[0]:
         raise LaunchError("which program? hpccoll run -np 4 python train.py")
     return command
-
-
-def with_secret(job: Job) -> Job:
-    """Give all ranks of a job a secret. It is passed in their environment, never in an argument."""
-    return replace(job, exported={**job.exported, inherited.SECRET: new_secret()})
 
 
 def chosen_hosts(arguments: argparse.Namespace) -> tuple[Host, ...]:

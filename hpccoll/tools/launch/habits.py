@@ -49,7 +49,7 @@ def refuse(parser: argparse.ArgumentParser) -> None:
 
     :param parser: its argument `command` has the rest of the line, which is left as it is
     """
-    marked = {name: _marked(name) for names in HABITS for name in names.split()}
+    marked = {name: name if name.startswith("--") else MARK + name for names in HABITS for name in names.split()}
     for names, remedy in HABITS.items():
         options = [marked[name] for name in names.split()]
         parser.add_argument(*options, action=Refusal, nargs="?", const=remedy, dest="habit", help=argparse.SUPPRESS)
@@ -63,10 +63,6 @@ def refuse(parser: argparse.ArgumentParser) -> None:
 
     its: Any = parser  # mypy refuses the assignment to a method
     its.parse_known_args = parse_marked
-
-
-def _marked(name: str) -> str:
-    return name if name.startswith("--") else MARK + name
 
 
 def _typed(word: str) -> str:

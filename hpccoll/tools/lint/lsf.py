@@ -28,7 +28,6 @@ class Sizes:
 
     nodes: int | None
     slots: int | None
-    slots_per_node: int | None
     alloc_flags: tuple[str, ...]
 
     @property
@@ -44,11 +43,9 @@ def sizes(values: Mapping[str, str]) -> Sizes:
     def number(text: str) -> int | None:
         return int(text) if text.isdecimal() else None
 
-    tile = re.search(r"\bptile=(\d+)", values.get("R", ""))
     return Sizes(
         nodes=number(values.get("nnodes", "")),
         slots=number(values.get("n", "").partition(",")[0]),
-        slots_per_node=int(tile[1]) if tile else None,
         alloc_flags=tuple(shlex.split(values.get("alloc_flags", ""))),
     )
 

@@ -7,11 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpccoll.tools.bench import collectives, statistics
 from hpccoll.tools.bench.results import Case, Results, ResultsError
-from hpccoll.tools.bench.statistics import Median, Resampled, Samples
+from hpccoll.tools.bench.statistics import Median, Resampled
 from hpccoll.tools.study import beyond
 from hpccoll.tools.study.beyond import Beyond
 
@@ -98,17 +97,14 @@ def _point(base_ranks: int, case: Case, one: Resampled, base: Resampled, weak: b
     speedup, efficiency = (
         Median(1, 1, 1) if one is base else statistics.estimate(one, base, factor, inverse=True) for factor in factors
     )
-    parts = {name: _middle(values, case.launch) for name, values in case.parts.items()}
+    launches = [case.launch == number for number in np.unique(case.launch)]
+    parts = {name: float(np.median([np.median(v[one]) for one in launches])) for name, v in case.parts.items()}
     if parts and (rest := seconds.middle - sum(parts.values())) > 0.001 * seconds.middle:
         parts[OTHER] = rest
     items = float(case.facts.get("items") or 0) / seconds.middle
     return Point(
         case.key.nodes, case.key.ranks, seconds, speedup, efficiency, parts, items, len(case.samples), len(one.medians)
     )
-
-
-def _middle(values: Samples, launch: NDArray[np.int32]) -> float:
-    return float(np.median([np.median(values[launch == number]) for number in np.unique(launch)]))
 
 
 def _resampled(case: Case, stream: int = 0) -> Resampled:

@@ -120,16 +120,13 @@ def _style(number: int) -> dict[str, Any]:
 
 def _series(axes: Any, x: Sequence[int], values: Sequence[Median], factor: float, label: str, **style: Any) -> None:
     """Draw medians with their intervals or ranges, and a dot for each launch."""
-    errors = [[factor * one for one in side] for side in _errors(values)]
-    axes.errorbar(x, [factor * v.middle for v in values], errors, label=label, capsize=2, **style)
+    below = [factor * max(0.0, v.middle - v.low) for v in values]
+    above = [factor * max(0.0, v.high - v.middle) for v in values]
+    axes.errorbar(x, [factor * v.middle for v in values], [below, above], label=label, capsize=2, **style)
     dots = [(at, factor * one) for at, v in zip(x, values, strict=True) for one in v.points if len(v.points) > 1]
     if dots:
         axes.plot(*zip(*dots, strict=True), linestyle="", marker="o", markersize=2.4, markeredgewidth=0.4,
                   markeredgecolor="white", color=style["color"], zorder=3)  # fmt: skip
-
-
-def _errors(values: Sequence[Median]) -> list[list[float]]:
-    return [[max(0.0, v.middle - v.low) for v in values], [max(0.0, v.high - v.middle) for v in values]]
 
 
 def _nodes_axis(axes: Any, curves: Sequence[Curve]) -> list[int]:

@@ -158,9 +158,11 @@ def latex(table: Table, label: str) -> str:
 def width(table: Table) -> float:
     """Estimate the width in print, in points."""
     whole = 2.0 * GAP * (len(table.columns) - 1)
-    for (_, count), first in zip(spans := _spans(table.columns), _firsts(spans), strict=True):
+    first = 0
+    for _, count in _spans(table.columns):
         parts = [max((_wide(row[i]) for row in table.rows), default=0.0) for i in range(first, first + count)]
         whole += max(sum(parts), _wide(table.columns[first]) - 2 * GAP * (count - 1))
+        first += count
     return whole
 
 
@@ -177,10 +179,6 @@ def _spans(columns: Sequence[str]) -> list[tuple[str, int]]:
         else:
             found[-1] = (found[-1][0], found[-1][1] + 1)
     return found
-
-
-def _firsts(spans: Sequence[tuple[str, int]]) -> list[int]:
-    return [sum(count for _, count in spans[:i]) for i in range(len(spans))]
 
 
 def _head(columns: Sequence[str]) -> str:
