@@ -273,12 +273,8 @@ static int allgather(hc_rendezvous *r, const void *mine, size_t bytes, void *all
     return status < 0 ? status : HC_OK;
 }
 
-static void free_over_coordinator(hc_rendezvous *r) {
-    free(r); /* the connection is the process's */
-}
-
-static const hc_rendezvous_ops over_coordinator_ops = {allgather, free_over_coordinator,
-                                                       "the ranks are a generation of an elastic job"};
+/* The connection is the process's: none is closed. */
+static const hc_rendezvous_ops over_coordinator_ops = {allgather, NULL, "the ranks are a generation of an elastic job"};
 
 int hc_rendezvous_over_coordinator(const char *coordinator, int32_t worker, const hc_rendezvous_terms *terms,
                                    hc_rendezvous **made, char why[HC_RENDEZVOUS_WHY]) {

@@ -241,11 +241,7 @@ static int allgather(hc_rendezvous *base, const void *mine, size_t bytes, void *
     return status;
 }
 
-static void free_over_net(hc_rendezvous *r) {
-    free(r);
-}
-
-static const hc_rendezvous_ops over_net_ops = {allgather, free_over_net, ""};
+static const hc_rendezvous_ops over_net_ops = {allgather, NULL, ""};
 
 int hc_rendezvous_over_net(hc_net *net, const hc_rendezvous_terms *terms, hc_rendezvous **made,
                            char why[HC_RENDEZVOUS_WHY]) {

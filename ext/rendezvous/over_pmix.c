@@ -60,11 +60,7 @@ static int allgather(hc_rendezvous *r, const void *mine, size_t bytes, void *all
     return status;
 }
 
-static void free_over_pmix(hc_rendezvous *r) {
-    free(r);
-}
-
-static const hc_rendezvous_ops over_pmix = {allgather, free_over_pmix, "the ranks met through their launcher's PMIx"};
+static const hc_rendezvous_ops over_pmix = {allgather, NULL, "the ranks met through their launcher's PMIx"};
 
 int hc_rendezvous_over_pmix(const char *prefix, const hc_rendezvous_terms *terms, hc_rendezvous **made,
                             char why[HC_RENDEZVOUS_WHY]) {

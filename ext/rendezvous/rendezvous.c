@@ -36,17 +36,15 @@ void *hc__rendezvous_new(size_t bytes, const hc_rendezvous_ops *ops, const hc_re
 }
 
 void hc_rendezvous_free(hc_rendezvous *r) {
-    if (r)
+    if (r && r->ops->free)
         r->ops->free(r);
+    else
+        free(r);
 }
 
 /* ---- a rank alone ------------------------------------------------------------------------------------------ */
 
-static void free_alone(hc_rendezvous *r) {
-    free(r);
-}
-
-static const hc_rendezvous_ops alone = {.free = free_alone, .met = ""};
+static const hc_rendezvous_ops alone = {.met = ""};
 
 int hc_rendezvous_alone(const hc_rendezvous_terms *terms, hc_rendezvous **made, char why[HC_RENDEZVOUS_WHY]) {
     hc_rendezvous *r = hc__rendezvous_new(sizeof *r, &alone, terms, why);

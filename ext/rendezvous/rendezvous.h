@@ -18,8 +18,8 @@ typedef struct hc_rendezvous_ops {
     /* An allgather of `bytes` per rank, equally many on all ranks, with more than one rank. OK; or a status and `why`,
      * the same on all ranks that take part. */
     int (*allgather)(hc_rendezvous *, const void *mine, size_t bytes, void *all);
-    void (*free)(hc_rendezvous *);
-    const char *met; /* "met through ...", for the line at the start; "" says nothing */
+    void (*free)(hc_rendezvous *); /* NULL: it has nothing but its own memory */
+    const char *met;               /* "met through ...", for the line at the start; "" says nothing */
 } hc_rendezvous_ops;
 
 struct hc_rendezvous {
