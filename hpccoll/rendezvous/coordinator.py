@@ -239,12 +239,6 @@ class CoordinatedRendezvous(ByAllgather):
         """See Rendezvous: the generation."""
         return f"the ranks are generation {self.generation} of an elastic job"
 
-    def give_up(self) -> None:
-        """See Rendezvous: the coordinator sees that this process has ended, and the others continue."""
-
-    def free(self) -> None:
-        """See Rendezvous: the connection is the process's."""
-
 
 of_process = ProcessConnection(
     COORDINATOR,

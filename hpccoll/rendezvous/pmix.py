@@ -58,9 +58,3 @@ class PmixRendezvous(ByAllgather):
     def describe(self) -> str:
         """See Rendezvous."""
         return f"the ranks met through their launcher's PMIx, as mpi4py could not be loaded: {self._no_mpi}"
-
-    def give_up(self) -> None:
-        """See Rendezvous: the other ranks see that this process has ended, and do not wait for it."""
-
-    def free(self) -> None:
-        """See Rendezvous: the connection serves the next World as well."""

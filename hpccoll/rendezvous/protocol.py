@@ -80,7 +80,7 @@ class Rendezvous(Protocol):
 
 
 class ByAllgather:
-    """The methods that a rendezvous of few ranks implements by its `allgather`."""
+    """The methods that a rendezvous of few ranks implements by its `allgather`, and those with nothing to do."""
 
     def compare(self: Rendezvous, value: T) -> Compared[T]:
         """See Rendezvous."""
@@ -89,6 +89,20 @@ class ByAllgather:
     def numbers(self: Rendezvous, values: Sequence[int]) -> np.ndarray:
         """See Rendezvous."""
         return np.array(self.allgather([int(value) for value in values]), np.int64)
+
+    def machine(self) -> Machine:
+        """See Rendezvous: one process is on one machine."""
+        return 0
+
+    def describe(self) -> str:
+        """See Rendezvous."""
+        return ""
+
+    def give_up(self) -> None:
+        """See Rendezvous: the other ranks see that this process has ended, and do not wait for it."""
+
+    def free(self) -> None:
+        """See Rendezvous: connections and stores are the process's, or their maker's."""
 
 
 def agreed(compare: Callable[[str], Compared[str]], action: Callable[[], T]) -> T:

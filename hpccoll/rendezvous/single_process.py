@@ -22,17 +22,3 @@ class SingleProcess(ByAllgather):
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
         return [codec.decode(codec.encode(value))]
-
-    def machine(self) -> int:
-        """See Rendezvous."""
-        return 0
-
-    def describe(self) -> str:
-        """See Rendezvous."""
-        return ""
-
-    def give_up(self) -> None:
-        """See Rendezvous: there are no other ranks."""
-
-    def free(self) -> None:
-        """See Rendezvous: it has no resources."""

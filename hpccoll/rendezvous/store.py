@@ -177,9 +177,3 @@ class StoreRendezvous(ByAllgather):
         if self.authenticated:
             return "the ranks met through a store, authenticated by HPCCOLL_SECRET"
         return "the ranks met through a store without a secret (HPCCOLL_SECRET): its records are not authenticated"
-
-    def give_up(self) -> None:
-        """See Rendezvous: the other ranks see that this process has ended, and do not wait for it."""
-
-    def free(self) -> None:
-        """See Rendezvous: the store is its maker's."""

@@ -41,17 +41,3 @@ class ThreadRendezvous(ByAllgather):
         self.group.values[self.rank] = value
         self.group.barrier.wait()
         return list(self.group.values)
-
-    def machine(self) -> int:
-        """See Rendezvous."""
-        return 0
-
-    def describe(self) -> str:
-        """See Rendezvous."""
-        return ""
-
-    def give_up(self) -> None:
-        """See Rendezvous: the other threads end with the process."""
-
-    def free(self) -> None:
-        """See Rendezvous: the group ends with its last thread."""
