@@ -39,10 +39,10 @@ def probe(*parts: str) -> dict[str, Facts]:
             cwd=Path(__file__).parent.parent,  # this very package, not one in the folder of the caller
         )
     except subprocess.TimeoutExpired:
-        return {"CUDA driver": _missing(f"it did not answer in {PROBE_TIMEOUT_S} s", "ask whether `nvidia-smi` does")}
+        return {"CUDA driver": missing(f"it did not answer in {PROBE_TIMEOUT_S} s", "ask whether `nvidia-smi` does")}
     if asked.returncode:
         words = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
-        return {"CUDA driver": _missing(words[-1], "ask whether `nvidia-smi` works on this node")}
+        return {"CUDA driver": missing(words[-1], "ask whether `nvidia-smi` works on this node")}
     found: dict[str, Facts] = json.loads(asked.stdout)
     return found
 
@@ -101,7 +101,8 @@ def packages() -> list[Path]:
     return [file for folder in folders or () if (file := Path(folder, "lib", "libnccl.so.2")).exists()]
 
 
-def _missing(why: str, remedy: str) -> Facts:
+def missing(why: str, remedy: str) -> Facts:
+    """Describe a missing part."""
     return {"missing": why, "to do": remedy}
 
 

@@ -21,6 +21,7 @@ from types import ModuleType
 from hpccoll import _core, config, cuda, detect, errors, inherited, net, node_order, rendezvous
 from hpccoll.checks import cgroups, memory, proofs
 from hpccoll.checks.finding import Facts
+from hpccoll.cuda import missing
 from hpccoll.text import byte_size
 from hpccoll.tools.launch import installed
 from hpccoll.tools.launch.job import LaunchError
@@ -93,11 +94,6 @@ def knobs_of_gpu() -> str:
     """Return the file of a driver or of verdicts that a knob names: then the user expects a GPU here."""
     settings = knobs()
     return "" if isinstance(settings, dict) else settings.cuda_library or settings.gpu_aware_record
-
-
-def missing(why: str, remedy: str) -> Facts:
-    """Describe a missing part."""
-    return {"missing": why, "to do": remedy}
 
 
 def version_of(package: str) -> str | None:

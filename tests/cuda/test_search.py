@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hpccoll import cuda
 from hpccoll.tools import info
 from hpccoll.tools.doctor import gpus
 
@@ -150,7 +151,7 @@ def test_info_shows_both(fake_cuda: Path, fake_nccl: Path) -> None:
 )
 def test_info_says_what_moves_device_memory(monkeypatch: pytest.MonkeyPatch, mode: str, nccl: bool, said: str) -> None:
     monkeypatch.setenv("HPCCOLL_DEVICE_MODE", mode)
-    found = {"version": "2.28.9"} if nccl else info.missing("it was not found", "install it")
+    found = {"version": "2.28.9"} if nccl else cuda.missing("it was not found", "install it")
     facts = info.device_memory({"version": "CUDA 12.8"}, found)
     assert said == facts.get("moved", facts.get("missing"))
 
