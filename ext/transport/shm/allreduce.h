@@ -2,8 +2,7 @@
  *
  * allreduce.h - the stages of a batch that goes through the segment in chunks: node.h has their contracts.
  */
-#ifndef HC_SHM_ALLREDUCE_H
-#define HC_SHM_ALLREDUCE_H
+#pragma once
 
 #include "transport/node.h"
 #include "transport/shm/layout.h"
@@ -21,5 +20,3 @@ int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);
 int hc__shm_publish(hc_node *, int64_t chunk);
 int hc__shm_spread(hc_node *, int64_t chunk);
 int hc__shm_close(hc_node *);
-
-#endif

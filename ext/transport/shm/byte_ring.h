@@ -3,8 +3,7 @@
  * byte_ring.h - a ring of bytes from one writer to one reader, in memory that both see. (Private to
  * ext/transport.)
  */
-#ifndef HC_RING_H
-#define HC_RING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ size_t hc__ring_filled(hc__ring *);
 int hc__ring_has_room(hc__ring *, size_t room, size_t n);
 /* For the reader, after it made room: 1: the writer waits, so wake it. */
 int hc__ring_writer_waits(hc__ring *);
-
-#endif

@@ -5,8 +5,7 @@
  * Each local rank owns some cells. It takes one, fills it and sends its number in a control message; the receiver reads
  * the cell and gives it back. So the number of cells limits how many pieces a sender is ahead of its receivers.
  */
-#ifndef HC_CELLS_H
-#define HC_CELLS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ size_t hc__cell_room(int32_t local_size);
 uint8_t *hc__cell_at(hc__cells *, int32_t local_size, int cell);
 int hc__cell_take(hc__cells *, int32_t local_size); /* for the owner: the number of a free cell, or -1 */
 int hc__cell_give(hc__cells *, int cell);           /* for the reader: 1: the owner waits, so wake it */
-
-#endif

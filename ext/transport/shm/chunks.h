@@ -2,8 +2,7 @@
  *
  * chunks.h - the chunks of a batch, and the elements of each.
  */
-#ifndef HC_SHM_CHUNKS_H
-#define HC_SHM_CHUNKS_H
+#pragma once
 
 #include "transport/node.h"
 #include "transport/shm/pieces.h"
@@ -46,5 +45,3 @@ typedef struct hc__runs {
 
 hc__runs hc__runs_of(const hc__shm *, int64_t chunk, hc__range places);
 int hc__runs_next(hc__runs *, hc__range *elements, int64_t *place);
-
-#endif

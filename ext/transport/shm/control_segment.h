@@ -3,8 +3,7 @@
  * control_segment.h - the node control segment: one per World and node, created before all other segments. It has a
  * doorbell per local rank, rings between ranks, cells, and signs of life.
  */
-#ifndef HC_CONTROL_SEGMENT_H
-#define HC_CONTROL_SEGMENT_H
+#pragma once
 
 #include "core/hc.h"
 #include "transport/shm/byte_ring.h"
@@ -119,5 +118,3 @@ hc__slice_state *hc__node_control_slice(const hc_node_control *, int32_t leader,
 
 /* The cells that a local rank owns. */
 hc__cells *hc__node_control_cells(const hc_node_control *, int32_t local_rank);
-
-#endif

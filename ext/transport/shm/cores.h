@@ -2,8 +2,7 @@
  *
  * cores.h - the cores that the ranks of a node may use, whether they are enough, and which caches they share.
  */
-#ifndef HC_CORES_H
-#define HC_CORES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ typedef struct hc_crowd {
  * no group is crowded. `machine`: the number of ranks on the machine, of which these are a typical part; `online`: the
  * number of its processors. */
 hc_crowd hc_cores_crowd(const hc_cores *const *, int32_t n, int32_t machine, int32_t online);
-
-#endif

@@ -5,8 +5,7 @@
  * It is one copy, by the kernel, where an exchange through the slots makes two. It may fail, for all ranks alike: then
  * the exchange goes through the slots.
  */
-#ifndef HC_SHM_DIRECT_H
-#define HC_SHM_DIRECT_H
+#pragma once
 
 #include "transport/node.h"
 #include "transport/shm/layout.h"
@@ -33,5 +32,3 @@ void hc__direct_tell(hc__shm *, hc__direct *, void *own_slot, uint64_t sequence)
 /* 1: all ranks have read. */
 int hc__direct_have_all_read(hc__shm *, hc__direct *, uint64_t sequence);
 int hc__direct_has_failed(const void *slot); /* after that: of the rank of this slot */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * exchange.h - exchange and scatter, in rounds through the slots.
  */
-#ifndef HC_SHM_EXCHANGE_H
-#define HC_SHM_EXCHANGE_H
+#pragma once
 
 #include "transport/node.h"
 #include "transport/shm/direct.h"
@@ -26,5 +25,3 @@ int hc__shm_exchange(hc_node *, const hc_stream_part *, int32_t n, const hc_stre
                      int32_t readers);
 void hc__shm_exchange_abandon(hc_node *);
 int hc__shm_scatter(hc_node *, const hc_batch *, const int64_t *bounds);
-
-#endif

@@ -6,8 +6,7 @@
  * It needs no driver: any thread may call start and test, one at a time. Once a test has returned anything but HC_IDLE,
  * this rank's part is published, and no other rank needs another call of this rank.
  */
-#ifndef HC_FLAT_H
-#define HC_FLAT_H
+#pragma once
 
 #include "transport/data.h"
 #include "transport/node.h"
@@ -31,5 +30,3 @@ int hc_flat_new(const hc_flat_config *, hc_segment, hc_node_control *, const int
                 int32_t local_size, hc_data **);
 /* 1: the start waits for that local rank of the node control segment. [the caller of test] */
 int hc_flat_awaits(const hc_data *, int32_t local);
-
-#endif

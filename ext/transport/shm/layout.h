@@ -2,8 +2,7 @@
  *
  * layout.h - the parts of a node's segment, and the marks that tell which parts may be read or written.
  */
-#ifndef HC_SHM_LAYOUT_H
-#define HC_SHM_LAYOUT_H
+#pragma once
 
 #include "transport/node.h"
 
@@ -63,5 +62,3 @@ int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
 int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t step, enum hc__mark_kind,
                       uint64_t value);
-
-#endif

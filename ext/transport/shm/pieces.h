@@ -2,8 +2,7 @@
  *
  * pieces.h - a batch as one concatenation of its tensors.
  */
-#ifndef HC_SHM_PIECES_H
-#define HC_SHM_PIECES_H
+#pragma once
 
 #include "transport/batch.h"
 
@@ -69,5 +68,3 @@ void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
 void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
 /* Reduces on a node of one rank; `to` NULL: into the tensors. */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
-
-#endif

@@ -5,8 +5,7 @@
  * The same code serves processes (a segment under /dev/shm, unlinked once mapped) and threads of one process (plain
  * memory): a segment is a base address and a size.
  */
-#ifndef HC_SEGMENT_H
-#define HC_SEGMENT_H
+#pragma once
 
 #include "core/hc.h"
 
@@ -47,5 +46,3 @@ int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char 
 void hc_segment_close_file(hc_segment *);
 int hc_segment_private(hc_segment *, size_t bytes); /* for threads; zeroed */
 void hc_segment_close(hc_segment *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * shm.h - a node over shared memory, for the collectives of one process set.
  */
-#ifndef HC_SHM_H
-#define HC_SHM_H
+#pragma once
 
 #include "transport/node.h"
 #include "transport/shm/control_segment.h"
@@ -18,5 +17,3 @@ size_t hc_shm_bytes(int32_t local_size);
 size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk);
 int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *locals, int32_t local_rank, int32_t local_size,
                     hc_node **);
-
-#endif

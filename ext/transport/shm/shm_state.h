@@ -26,8 +26,7 @@
  * is stored with release after its data, and loaded with acquire before the data is read (packed, published) or
  * overwritten (reduced).
  */
-#ifndef HC_SHM_STATE_H
-#define HC_SHM_STATE_H
+#pragma once
 
 #include "transport/node.h"
 #include "transport/shm/allreduce.h"
@@ -64,5 +63,3 @@ typedef struct hc__shm {
 static inline hc__shm *hc__shm_of(hc_node *node) {
     return (hc__shm *)node;
 }
-
-#endif

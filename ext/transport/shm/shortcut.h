@@ -5,8 +5,7 @@
  * Each rank publishes its call beside its part of the data. If all ranks have made the same call, all have its result;
  * otherwise none has, and they agree in the engine. One atomic word decides this once per call. No function here waits.
  */
-#ifndef HC_SHORTCUT_H
-#define HC_SHORTCUT_H
+#pragma once
 
 #include "transport/node.h"
 
@@ -70,5 +69,3 @@ enum hc_shortcut_state hc_shortcut_close(hc_shortcut *,
 void hc_shortcut_tell(hc_shortcut *, uint64_t number, enum hc_shortcut_state, const void *result, size_t bytes);
 enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *, uint64_t number);
 const void *hc_shortcut_result(const hc_shortcut *, uint64_t number);
-
-#endif

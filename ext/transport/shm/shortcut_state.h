@@ -2,8 +2,7 @@
  *
  * shortcut_state.h - the state of a node's shortcut, and its part of the segment. (Private to ext/transport/shm.)
  */
-#ifndef HC_SHM_SHORTCUT_STATE_H
-#define HC_SHM_SHORTCUT_STATE_H
+#pragma once
 
 #include "transport/shm/layout.h"
 #include "transport/shm/shortcut.h"
@@ -45,5 +44,3 @@ struct hc_shortcut {
     int may_stream;
     hc__choice choice; /* of the stores of large parts */
 };
-
-#endif

@@ -7,8 +7,7 @@
  * no memory until its leader reserves some. When the last member has left, the slice is as it was before the first one
  * took it, so the next set may take it without a word to the other ranks.
  */
-#ifndef HC_SLICES_H
-#define HC_SLICES_H
+#pragma once
 
 #include "transport/shm/control_segment.h"
 #include "transport/shm/segment.h"
@@ -32,5 +31,3 @@ int hc_slice_reserve(hc_slices *, uint32_t number, int32_t members, char *why, s
  * result leaves it. `leader`: a local rank. OK, or a status and why. */
 int hc_slice_take(hc_slices *, int32_t leader, uint32_t number, uint32_t generation, int32_t members, hc_segment *,
                   char *why, size_t why_room);
-
-#endif

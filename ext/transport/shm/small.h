@@ -2,8 +2,7 @@
  *
  * small.h - few bytes, one hand-off.
  */
-#ifndef HC_SHM_SMALL_H
-#define HC_SHM_SMALL_H
+#pragma once
 
 #include "transport/shm/layout.h"
 
@@ -22,5 +21,3 @@ typedef struct hc__small_path {
 
 size_t hc__small_limit(int32_t local_size);
 int hc__small_reduce(hc__shm *);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * stores.h - a rank chooses between ordinary and streaming stores by their measured rates.
  */
-#ifndef HC_STORES_H
-#define HC_STORES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ static inline int hc__choice_looks(hc__choice *choice) {
 int hc__choice_next(hc__choice *, uint64_t now);
 /* 1: it has decided. */
 int hc__choice_note(hc__choice *, int stores, size_t bytes, uint64_t started, uint64_t ended);
-
-#endif
