@@ -81,6 +81,7 @@ struct hc_node {
     int32_t local_rank, local_size;
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* of this rank */
     enum hc_stores results;                             /* of copies into the program's results: expect() */
+    int64_t turns; /* chunks and rounds of the operation so far; its beginning sets 0 */
 };
 struct hc_node_ops {
     const char *name;

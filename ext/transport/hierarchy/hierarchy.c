@@ -54,6 +54,7 @@ static int start(hc_data *data, hc_batch *batch) {
         return HC_UNSUPPORTED;
     h->batch = batch;
     h->late = HC_OK;
+    h->node->turns = 0;
     hc__expect_result(h, 0);
     batch->node_divisor = node_divisor(h, batch);
     batch->local_root = local_root(h, batch);

@@ -121,7 +121,7 @@ int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, co
     if (status != HC_OK)
         return status;
     shm->chunks.count = (longest + shm->parts.window - 1) / shm->parts.window;
-    shm->turns = shm->chunks.count;
+    node->turns += shm->chunks.count;
     shm->chunks.packed = shm->chunks.reduced = shm->chunks.spread = 0;
     shm->chunks.share_done = 0;
     shm->chunks.spread_next = 0;

@@ -61,7 +61,8 @@ static int rounds_cut(hc__shm *shm, int64_t longest) {
 
 static void rounds_begin(hc__shm *shm, int64_t count) {
     hc__rounds *rounds = &shm->rounds;
-    rounds->count = shm->turns = count;
+    rounds->count = count;
+    shm->base.turns += count;
     rounds->packed = rounds->taken = 0;
     rounds->next = 0;
 }

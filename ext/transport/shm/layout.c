@@ -143,7 +143,6 @@ void hc__shm_set_peers(hc__shm *shm, const int32_t *locals) {
     }
     int measured = hc_node_control_measured(shm->node_control);
     int known = is_apart ? HC_STORES_STREAM : HC_STORES_PLAIN;
-    shm->turns = 1;
     shm->plain_turns = hc_host_rewrites_fast() ? 1 : 0; /* decision 135 */
     hc__choice_begin(&shm->choice, measured == HC_STORES_AUTO ? known : measured);
 }
@@ -169,7 +168,7 @@ static enum hc_stores stores_for(const hc__shm *shm, size_t bytes) {
         return HC_STORES_PLAIN;
     if (forced != HC_STORES_AUTO)
         return (enum hc_stores)forced;
-    return shm->turns <= shm->plain_turns ? HC_STORES_PLAIN : HC_STORES_AUTO;
+    return shm->base.turns <= shm->plain_turns ? HC_STORES_PLAIN : HC_STORES_AUTO;
 }
 
 void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
