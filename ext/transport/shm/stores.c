@@ -26,6 +26,9 @@
 #define VOTES_MOST 2
 /* Copies between two readings of the clock, each of which costs a tenth of the smallest copy. */
 #define UNSEEN 15
+/* One in so many readings of the clock begins a trial that is due. Without chance most trials would fall on the first
+ * copies of a call, for which other work has emptied the caches: those tell nothing about the distance. */
+#define BEGINS 4
 /* Rate of ordinary stores / of streaming ones. Nine of ten trials found less than 0.5 between two L3s and more than
  * 0.5 in one (Zen 3, copies of up to 64 KiB; tests/transport/shm/rates.txt has some). */
 #define IS_APART 0.5
@@ -35,11 +38,16 @@
 
 void hc__choice_begin(hc__choice *choice, int stores) {
     int votes = stores == HC_STORES_STREAM ? 1 : -1; /* a guess, which two trials change */
-    *choice = (hc__choice){.stores = stores, .votes = votes, .unseen = UNSEEN};
+    *choice = (hc__choice){.stores = stores, .votes = votes, .unseen = UNSEEN, .chance = 1};
+}
+
+static int begins(hc__choice *choice) {
+    choice->chance = choice->chance * 1664525u + 1013904223u; /* Numerical Recipes, 7.1 */
+    return (choice->chance >> 16) % BEGINS == 0;
 }
 
 int hc__choice_next(hc__choice *choice, uint64_t now) {
-    if (!choice->left && now < choice->due) {
+    if (!choice->left && (now < choice->due || !begins(choice))) {
         choice->unseen = UNSEEN;
         return choice->stores;
     }

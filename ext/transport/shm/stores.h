@@ -13,6 +13,7 @@ typedef struct hc__choice {
     int votes;                   /* of the last trials: those for streaming minus those against */
     int left;                    /* remaining copies of the running trial; 0: no trial */
     int unseen;                  /* remaining copies before the next reading of the clock */
+    uint32_t chance;             /* the state of a random number */
     uint64_t due;                /* ns: the next trial */
     double spent[2], slowest[2]; /* in this trial: ns per byte of all copies, and of the slowest; by enum hc_stores */
 } hc__choice;

@@ -24,6 +24,7 @@ class Choice(ctypes.Structure):
         ("votes", ctypes.c_int),
         ("left", ctypes.c_int),
         ("unseen", ctypes.c_int),
+        ("chance", ctypes.c_uint32),
         ("due", ctypes.c_uint64),
         ("spent", ctypes.c_double * 2),
         ("slowest", ctypes.c_double * 2),
@@ -140,6 +141,8 @@ def trial(library: ctypes.CDLL, choice: Choice, number: int, size: int, took: Ca
     now, decided, copies = number * 100 * MS, 0, [0, 0]
     while not decided:
         kind = library.hc__choice_next(choice, now)
+        if not choice.left:
+            continue
         copies[kind] += 1
         decided = library.hc__choice_note(choice, kind, size, now, now + int(took(kind, copies[kind])))
 
