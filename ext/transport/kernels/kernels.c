@@ -104,20 +104,26 @@ hc__copy_fn *hc__copy_of_many(void) {
     return copy ? copy : k->copy[HC_STORES_PLAIN]; /* another thread chooses */
 }
 
-/* The ranks of a node rely on equal answers, so it does not depend on a choice that another thread may be making. */
-int hc_host_copies_strings(void) {
+/* Asks the processor once, because a virtual machine answers CPUID in microseconds. */
+static int asked_once(_Atomic int *answer, int (*ask)(void)) {
     enum { UNKNOWN, NO, YES };
-    static _Atomic int answer;
-    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    int known = atomic_load_explicit(answer, memory_order_relaxed);
     if (known == UNKNOWN) {
-        known = moves_strings() ? YES : NO;
-        atomic_store_explicit(&answer, known, memory_order_relaxed);
+        known = ask() ? YES : NO;
+        atomic_store_explicit(answer, known, memory_order_relaxed);
     }
     return known == YES;
 }
 
+/* The ranks of a node rely on equal answers, so it does not depend on a choice that another thread may be making. */
+int hc_host_copies_strings(void) {
+    static _Atomic int answer;
+    return asked_once(&answer, moves_strings);
+}
+
 int hc_host_rewrites_fast(void) {
-    return is_zen5();
+    static _Atomic int answer;
+    return asked_once(&answer, is_zen5);
 }
 
 const char *hc_kernels_name(void) {

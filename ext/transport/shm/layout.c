@@ -109,7 +109,6 @@ void hc__shm_lay_out(hc__shm *shm) {
         shm->shortcut.far = shm->shortcut.results + 2 * HC_SHORTCUT_RESULT;
         shm->shortcut.largest = hc_shortcut_bytes(size);
         shm->shortcut.area = hc__shortcut_area(size);
-        shm->shortcut.may_stream = !hc_host_rewrites_fast();
         hc__choice_begin(&shm->shortcut.choice, HC_STORES_STREAM);
     }
     size_t most = (size_t)hc_node_chunk_bytes(size);
@@ -143,7 +142,6 @@ void hc__shm_set_peers(hc__shm *shm, const int32_t *locals) {
     }
     int measured = hc_node_control_measured(shm->node_control);
     int known = is_apart ? HC_STORES_STREAM : HC_STORES_PLAIN;
-    shm->plain_turns = hc_host_rewrites_fast() ? 1 : 0; /* decision 135 */
     hc__choice_begin(&shm->choice, measured == HC_STORES_AUTO ? known : measured);
 }
 
@@ -161,31 +159,36 @@ static void copy_timed(hc__shm *shm, void *to, const void *from, size_t bytes) {
         hc__node_control_measure(shm->node_control, shm->choice.stores);
 }
 
-/* The stores for data of the open operation; AUTO: those that the rank has chosen by trials. */
+/* The stores for data of the open operation; AUTO: those that the rank has chosen by trials. An operation of one turn
+ * writes the same few lines as the one before it. */
 static enum hc_stores stores_for(const hc__shm *shm, size_t bytes) {
     int forced = hc_node_control_stores(shm->node_control);
     if (bytes < HC_STREAM_LEAST)
         return HC_STORES_PLAIN;
     if (forced != HC_STORES_AUTO)
         return (enum hc_stores)forced;
-    return shm->base.turns <= shm->plain_turns ? HC_STORES_PLAIN : HC_STORES_AUTO;
+    return shm->base.turns <= 1 && hc_host_rewrites_fast() ? HC_STORES_PLAIN : HC_STORES_AUTO;
 }
 
-void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
-    if (stores_for(shm, bytes) == HC_STORES_AUTO && hc__choice_looks(&shm->choice))
-        copy_timed(shm, to, from, bytes);
-    else
-        hc__shm_show_cached(shm, to, from, bytes);
-}
-
-void hc__shm_show_cached(hc__shm *shm, void *to, const void *from, size_t bytes) {
-    enum hc_stores stores = stores_for(shm, bytes);
+static void show_by(const hc__shm *shm, void *to, const void *from, size_t bytes, enum hc_stores stores) {
     if (stores == HC_STORES_AUTO)
         stores = (enum hc_stores)shm->choice.stores;
     if (stores == HC_STORES_PLAIN)
         hc_host_copy(to, from, bytes);
     else
         hc_shared_copy(to, from, bytes, stores);
+}
+
+void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
+    enum hc_stores stores = stores_for(shm, bytes);
+    if (stores == HC_STORES_AUTO && hc__choice_looks(&shm->choice))
+        copy_timed(shm, to, from, bytes);
+    else
+        show_by(shm, to, from, bytes, stores);
+}
+
+void hc__shm_show_cached(hc__shm *shm, void *to, const void *from, size_t bytes) {
+    show_by(shm, to, from, bytes, stores_for(shm, bytes));
 }
 
 /* Input and results of so many bytes do not stay in a core's caches. Then stores that fetch no lines are faster, even

@@ -46,7 +46,6 @@ typedef struct hc__shm {
     hc_node_control *node_control;
     hc__mask peers; /* the other ranks, by local rank in the node control segment */
     hc__choice choice;
-    int64_t plain_turns; /* in operations of so few turns ordinary stores are right at any distance */
     hc__places places;
     hc_shortcut shortcut;
     hc__operands operands;

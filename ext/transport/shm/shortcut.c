@@ -136,7 +136,7 @@ static int is_far(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     int stores = hc_node_control_stores(shortcut->node_control);
     if (offer->bytes - offer->own_bytes <= UNSTREAMED)
         return 0;
-    return stores == HC_STORES_AUTO ? offer->has_core && shortcut->may_stream : stores == HC_STORES_STREAM;
+    return stores == HC_STORES_AUTO ? offer->has_core && !hc_host_rewrites_fast() : stores == HC_STORES_STREAM;
 }
 
 static void publish(hc_shortcut *shortcut, const hc_shortcut_offer *offer) {

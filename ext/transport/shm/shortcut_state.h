@@ -41,6 +41,5 @@ struct hc_shortcut {
     uint8_t *results; /* of votes, HC_SHORTCUT_RESULT bytes each, of two calls in turn */
     uint8_t *far;     /* two areas for large parts per rank */
     size_t largest, area;
-    int may_stream;
     hc__choice choice; /* of the stores of large parts */
 };
