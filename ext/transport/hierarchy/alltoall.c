@@ -140,9 +140,7 @@ static void move_piece(hc__hierarchy *h) {
     a->stage = MOVE;
     a->locally_done = 0;
     a->step = 1;
-    if (a->to_here[me + 1] > a->to_here[me])
-        hc_node_copy_result(h->node, a->out + a->to_here[me], a->in + a->from_here[me],
-                            (size_t)(a->to_here[me + 1] - a->to_here[me]));
+    a->own = (hc__own_rows){a->out + a->to_here[me], a->in + a->from_here[me], a->to_here[me + 1] - a->to_here[me]};
     find_streams(h);
     hc__few_place(h);
 }
@@ -225,6 +223,7 @@ static int alltoall_start(hc__hierarchy *h) {
     a->piece = 0;
     a->step = 1;
     a->locally_done = 0;
+    a->own = (hc__own_rows){0};
     a->from_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->from_here);
     a->to_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->to_here);
     int status = a->from_here && a->to_here ? count_rows(h) : HC_NO_MEMORY;
@@ -247,9 +246,10 @@ static int test_stage(hc__hierarchy *h) {
         a->locally_done = near == HC_DONE;
     }
     int far = exchange_far(h);
-    if (far < 0 || (near == HC_DONE && far == HC_DONE))
+    if (far < 0)
         return far;
-    return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
+    int are_done = near == HC_DONE && far == HC_DONE, has_moved = near == HC_MOVED || far == HC_MOVED;
+    return hc__own_rows_copy(h, &a->own, are_done ? HC_DONE : has_moved ? HC_MOVED : HC_IDLE);
 }
 
 /* Ends a stage and starts the next. DONE: it was the last. */

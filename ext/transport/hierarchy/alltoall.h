@@ -6,6 +6,7 @@
 
 #include "transport/hierarchy/carriers.h"
 #include "transport/hierarchy/few_rows.h"
+#include "transport/hierarchy/own_rows.h"
 #include "transport/net/bundle.h"
 
 typedef struct hc__alltoall {
@@ -18,6 +19,7 @@ typedef struct hc__alltoall {
     const char *in;
     char *out;
     void *spare;
+    hc__own_rows own;
     hc__bundle bundle;
     hc__few_rows few;
     hc__carriers carriers;

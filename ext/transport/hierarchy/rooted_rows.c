@@ -189,16 +189,16 @@ static void find_offsets(hc__hierarchy *h) {
 static void move_piece(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     char *in = (char *)(uintptr_t)h->batch->pieces[g->piece].in; /* only read */
-    int64_t bytes = bytes_of(h, h->place.rank);
     find_offsets(h);
     g->at_root = g->gathers ? g->out : in;
     g->here = g->gathers ? in : g->out;
     g->stage = MOVE;
     g->step = 1;
     g->done_near = !is_near(h, h->place.rank);
-    if (is_root(h) && bytes > 0) {
+    g->own.bytes = 0;
+    if (is_root(h)) {
         char *mine = g->at_root + g->offsets[h->place.rank];
-        hc_node_copy_result(h->node, g->gathers ? mine : g->here, g->gathers ? g->here : mine, (size_t)bytes);
+        g->own = (hc__own_rows){g->gathers ? mine : g->here, g->gathers ? g->here : mine, bytes_of(h, h->place.rank)};
     }
 }
 
@@ -306,9 +306,10 @@ static int test_move(hc__hierarchy *h) {
         g->done_near = near == HC_DONE;
     }
     int far = move_far(h);
-    if (far < 0 || (near == HC_DONE && far == HC_DONE))
+    if (far < 0)
         return far;
-    return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
+    int are_done = near == HC_DONE && far == HC_DONE, has_moved = near == HC_MOVED || far == HC_MOVED;
+    return hc__own_rows_copy(h, &g->own, are_done ? HC_DONE : has_moved ? HC_MOVED : HC_IDLE);
 }
 
 /* Ends a stage and starts the next. DONE: it was the last. */

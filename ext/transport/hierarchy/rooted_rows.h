@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "transport/hierarchy/own_rows.h"
 #include "transport/net/bundle.h"
 
 typedef struct hc__rooted {
@@ -15,6 +16,7 @@ typedef struct hc__rooted {
     char *here;          /* this rank's rows */
     char *out;           /* this rank's result */
     void *spare;
+    hc__own_rows own; /* the root's */
     hc__bundle bundle;
     int done_near; /* the stage's exchange inside the root's node is done */
 } hc__rooted;
