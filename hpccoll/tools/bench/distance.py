@@ -26,8 +26,8 @@ from hpccoll.text import parse_ranges
 from hpccoll.tools.bench.ranks import Ranks
 
 FACTOR = 1.8
-SCHEDULED = 2e-6
-"""A latency of this many seconds or more means that two processes share a core."""
+SCHEDULED = 1e-6
+"""A latency of this many seconds or more means that two processes share a core: Linux switches in about 2 us."""
 TURNS = "turns on a core"
 NAMES = ("", "same core", "same L3", "another L3", "another socket")
 SHARED = Path("/dev/shm")

@@ -119,10 +119,10 @@ def test_a_figure_for_each_distance() -> None:
 
 def test_distances_are_told_apart() -> None:
     """Same L3, another L3 and another socket, as published for a Zen 3 of two sockets; noise, and turns on a core."""
-    near, far, socket = 25e-9, 100e-9, 200e-9
-    assert distance.classes([near, 1.3 * near, far, 1.2 * far, socket, 1e-5, 1e-4]) == [near, far, socket, 1e-5]
-    for before, after, moved in ((near, far, True), (far, socket, True), (near, 1.5 * near, False), (1e-5, 1e-4, False),
-                                 (near, 1e-4, True), (0.0, far, False)):  # fmt: skip
+    near, far, socket, turns = 25e-9, 100e-9, 200e-9, 1.95e-6
+    assert distance.classes([near, 1.3 * near, far, 1.2 * far, socket, turns, 1e-4]) == [near, far, socket, turns]
+    for before, after, moved in ((near, far, True), (far, socket, True), (near, 1.5 * near, False),
+                                 (turns, 1e-4, False), (near, 1e-4, True), (0.0, far, False)):  # fmt: skip
         assert distance.differ(np.array([before]), np.array([after])) is moved, (before, after)
 
 
