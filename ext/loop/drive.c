@@ -249,6 +249,15 @@ static void ring(hc_loop *loop) {
     hc__thread_call(loop);
 }
 
+/* For a caller that goes on without a call that the other ranks make: without a background thread it may be long until
+ * this rank can answer a question about its vote. */
+static void decline(hc_loop *loop, uint32_t set) {
+    if (loop->config.background || !hc__may_drive(loop) || !hc__driver_try(loop))
+        return;
+    hc__votes_decline(loop, set);
+    drive_on(loop, hc__driver_leave(loop));
+}
+
 void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     hc_handle *handle = hc_handle_new(HC_EV_REFUSE, set, 0, 0, request->name, request->name_len, 0);
     if (!handle || !(handle->text = hc_strdup(request->why))) {
@@ -259,6 +268,8 @@ void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     handle->request.order = request->order;
     handle->request.why = handle->text;
     handle->request.why_len = (uint32_t)strlen(handle->text);
+    if (request->order)
+        decline(loop, set);
     hc_loop_submit(loop, handle, 0);
     ring(loop);
     hc_loop_progress(loop);

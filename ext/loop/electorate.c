@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 0: a rank cannot answer at any time, or the votes' sums would differ from those of requests. All ranks know it. */
+/* 0: the votes' sums would differ from those of requests. All ranks know it. */
 static int may_vote(const hc_loop *loop, const hc__electorate *of) {
-    return loop->config.heartbeat && !loop->config.one_thread && loop->config.wire == HC_WIRE_SAME && of->nodes > 1 &&
+    return loop->config.wire == HC_WIRE_SAME && of->nodes > 1 &&
            of->nodes <= HC_VOTE_NODES && of->largest <= HC_SHORTCUT_MOST;
 }
 

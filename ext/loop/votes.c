@@ -326,6 +326,18 @@ int hc__votes_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t 
     return 1;
 }
 
+/* As if all partners had asked. */
+void hc__votes_decline(hc_loop *loop, uint32_t set) {
+    const hc__set_queue *queue = hc__set_queue_find(loop, set);
+    hc_votes *votes = queue ? queue->votes : NULL;
+    uint64_t number = votes && votes->of.is_leader ? hc_shortcut_number(votes->count) : 0;
+    if (!number || hc_shortcut_close(votes->count, number) != HC_SHORTCUT_OFF)
+        return;
+    for (int32_t i = 0; i < votes->vote.npartners; i++)
+        if (votes->vote.partners[i].sends_in >= 0)
+            send(loop, votes, i, HC_VOTE_NO, number);
+}
+
 /* ---- long waits -------------------------------------------------------------------------------------------- */
 
 #define NAMED 4 /* ranks named in a text */

@@ -45,6 +45,35 @@ def test_the_others_do_not_wait_for_a_rank_whose_call_has_returned(
     run(tmp_path, ranks, nodes, *options)
 
 
+REFUSED = """
+import time, mpi4py
+mpi4py.rc.thread_level = "funneled"
+import hpccoll, numpy as np
+from mpi4py import MPI
+
+hpccoll.init()
+comm, rank = MPI.COMM_WORLD, hpccoll.rank()
+for odd, seconds in ((1, 0), (2, 0), (2, 0.01), (1, 0.01), (2, 0)):
+    for i in range(5):
+        assert hpccoll.allreduce(np.full(3, i)).tolist() == [3 * i] * 3
+    comm.Barrier()
+    x = np.ones(3) if rank != odd else np.array(["no number"])
+    time.sleep(seconds if rank == odd else 0)
+    try:
+        hpccoll.allreduce(x)
+        raise SystemExit("no error")
+    except (TypeError, hpccoll.HpccollError):
+        pass
+    comm.Barrier()
+"""
+
+
+def test_a_refusal_reaches_nodes_that_have_voted() -> None:
+    """The rank that refuses a call is then in the program's own MPI, where nothing drives it; rank 0 is needed."""
+    command = [sys.executable, "-m", "hpccoll", "run", "--timeout", "60", "-np", "3", "--nodes", "2"]
+    subprocess.run([*command, sys.executable, "-c", REFUSED], check=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pause", ["sleep", "mpi"])
 @pytest.mark.parametrize("knobs", [{}, {"background": 0}, {"single_copy": 0}, {"net": "ucx"}], ids=str)

@@ -13,10 +13,11 @@ def test_ranks_take_it_or_agree(build_c, run_c, library, ranks, background):
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("background", [0, 1])
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, 2), (3, 2), (4, 4), (11, 11), (12, 9)])
-def test_nodes_vote_or_agree(build_c, run_c, library, ranks, nodes):
+def test_nodes_vote_or_agree(build_c, run_c, library, ranks, nodes, background):
     program = build_c("tests/loop/shortcuts.c", *library)
-    assert run_c(program, ranks, 300, 1, nodes, timeout=200) == "fine\n"
+    assert run_c(program, ranks, 300, background, nodes, timeout=200) == "fine\n"
 
 
 @pytest.mark.timeout(600)
