@@ -12,7 +12,6 @@
 #include "transport/shm/stores.h"
 
 #include <string.h>
-#include <time.h>
 
 #define CHUNK_MAX ((size_t)512 << 10)
 #ifndef CHUNKS_BYTES
@@ -145,17 +144,10 @@ void hc__shm_set_peers(hc__shm *shm, const int32_t *locals) {
     hc__choice_begin(&shm->choice, measured == HC_STORES_AUTO ? known : measured);
 }
 
-static uint64_t clock_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void copy_timed(hc__shm *shm, void *to, const void *from, size_t bytes) {
-    uint64_t started = clock_ns();
-    int stores = hc__choice_next(&shm->choice, started);
-    hc_shared_copy(to, from, bytes, (enum hc_stores)stores);
-    if (hc__choice_note(&shm->choice, stores, bytes, started, clock_ns()))
+    hc__trial trial = hc__trial_begin(&shm->choice);
+    hc_shared_copy(to, from, bytes, (enum hc_stores)trial.stores);
+    if (hc__trial_end(&shm->choice, &trial, bytes))
         hc__node_control_measure(shm->node_control, shm->choice.stores);
 }
 

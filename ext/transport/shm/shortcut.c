@@ -26,7 +26,6 @@
 #include "transport/shm/stores.h"
 
 #include <string.h>
-#include <time.h>
 
 #define OFF UINT64_C(255)
 #define DECLINED UINT64_C(254)
@@ -100,12 +99,6 @@ static int state_of(hc_shortcut *shortcut, uint64_t word) {
     return is_open(shortcut, word) ? HC_SHORTCUT_OPEN : off(shortcut, word);
 }
 
-static uint64_t clock_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Copies what other ranks read of the part. */
 static void copy_shown(uint8_t *to, const hc_shortcut_offer *offer, enum hc_stores stores) {
     const uint8_t *from = offer->part;
@@ -122,10 +115,9 @@ static void show(hc_shortcut *shortcut, uint8_t *to, const hc_shortcut_offer *of
     if (is_forced || shortcut->area == shortcut->largest) {
         copy_shown(to, offer, HC_STORES_STREAM);
     } else if (hc__choice_looks(&shortcut->choice)) {
-        uint64_t started = clock_ns();
-        int stores = hc__choice_next(&shortcut->choice, started);
-        copy_shown(to, offer, (enum hc_stores)stores);
-        hc__choice_note(&shortcut->choice, stores, offer->bytes - offer->own_bytes, started, clock_ns());
+        hc__trial trial = hc__trial_begin(&shortcut->choice);
+        copy_shown(to, offer, (enum hc_stores)trial.stores);
+        hc__trial_end(&shortcut->choice, &trial, offer->bytes - offer->own_bytes);
     } else {
         copy_shown(to, offer, (enum hc_stores)shortcut->choice.stores);
     }

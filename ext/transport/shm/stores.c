@@ -16,6 +16,8 @@
 
 #include "transport/arithmetic.h"
 
+#include <time.h>
+
 /* The copies of one kind in a trial, of which the first ordinary ones after streaming stores are slow at any distance;
  * and the time between two trials, in which a busy program makes a hundred copies or more. Three equal trials in a row
  * change any choice, so it follows a change within a tenth of a second, or, of copies of 256 KiB and more, a few
@@ -91,4 +93,19 @@ int hc__choice_note(hc__choice *choice, int stores, size_t bytes, uint64_t start
     choice->due = is_dear ? ended : ended + (pause > EVERY_NS ? pause : EVERY_NS);
     choice->unseen = is_dear ? 0 : UNSEEN;
     return 1;
+}
+
+static uint64_t clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+hc__trial hc__trial_begin(hc__choice *choice) {
+    uint64_t now = clock_ns();
+    return (hc__trial){hc__choice_next(choice, now), now};
+}
+
+int hc__trial_end(hc__choice *choice, const hc__trial *trial, size_t bytes) {
+    return hc__choice_note(choice, trial->stores, bytes, trial->started, clock_ns());
 }

@@ -19,10 +19,19 @@ typedef struct hc__choice {
 } hc__choice;
 
 void hc__choice_begin(hc__choice *, int stores); /* `stores`: used until it has tried both */
-/* 1: time the next copy: use the stores of hc__choice_next() and report to hc__choice_note(). 0: use `stores`. */
+/* 1: time the next copy, as a part of a trial. 0: use `stores`. */
 static inline int hc__choice_looks(hc__choice *choice) {
     return choice->unseen-- <= 0;
 }
-int hc__choice_next(hc__choice *, uint64_t now);
+int hc__choice_next(hc__choice *, uint64_t now); /* the stores of the copy that is timed */
 /* 1: it has decided. */
 int hc__choice_note(hc__choice *, int stores, size_t bytes, uint64_t started, uint64_t ended);
+
+/* A copy that is timed. */
+typedef struct hc__trial {
+    int stores; /* enum hc_stores: to copy with */
+    uint64_t started;
+} hc__trial;
+
+hc__trial hc__trial_begin(hc__choice *);
+int hc__trial_end(hc__choice *, const hc__trial *, size_t bytes); /* as hc__choice_note() */
