@@ -31,7 +31,7 @@ static int meet(const hpccoll_world *world, const hc_order *order, const hc_shor
 }
 
 static int may_count(const hc__base *base, hc_order *order) {
-    return !base->python && !base->settings.loop.one_thread && hc_order_may_shorten(order, 1);
+    return !base->python && hc_order_may_shorten(order, 1);
 }
 
 int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts, int *tried) {

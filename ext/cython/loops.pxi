@@ -76,7 +76,6 @@ cdef class Loop:
     cdef public bint watched  # a timeline is being written: every call needs records
     cdef readonly tuple node_of
     cdef readonly int rank, size, local_rank, local_size
-    cdef bint one_thread
     cdef bint notes_sites
     cdef object settings
     cdef Devices devices

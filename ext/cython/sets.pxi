@@ -67,8 +67,7 @@ cdef class Set:
         finally:
             hc_set_draft_free(&draft)
         self.order = &job.orders[self.number]
-        self.shortens = (draft.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
-            not self.loop.settings.debug
+        self.shortens = (draft.shortcut is not NULL or self.size == 1) and not self.loop.settings.debug
         return 0
 
     cdef int fail(self, error) except -1:

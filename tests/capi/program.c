@@ -436,6 +436,7 @@ static void check_shortcuts(hpccoll_world *world) {
     CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &most, 1, HPCCOLL_UINT64, HPCCOLL_MAX, &most_named, world) == 0);
     CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &least, 1, HPCCOLL_UINT64, HPCCOLL_MIN, &least_named, world) == 0);
     CHECK(most == taken && least == taken);
+    CHECK(taken > 0 || hpccoll_node_of(world, size - 1) == 0); /* in a busy node all ranks may always be late */
 }
 
 #ifdef WITHOUT_MPI
