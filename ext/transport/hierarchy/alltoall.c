@@ -246,10 +246,7 @@ static int test_stage(hc__hierarchy *h) {
         a->locally_done = near == HC_DONE;
     }
     int far = exchange_far(h);
-    if (far < 0)
-        return far;
-    int are_done = near == HC_DONE && far == HC_DONE, has_moved = near == HC_MOVED || far == HC_MOVED;
-    return hc__own_rows_copy(h, &a->own, are_done ? HC_DONE : has_moved ? HC_MOVED : HC_IDLE);
+    return far < 0 ? far : hc__own_rows_copy(h, &a->own, near, far);
 }
 
 /* Ends a stage and starts the next. DONE: it was the last. */

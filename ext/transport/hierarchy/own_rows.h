@@ -16,6 +16,6 @@ typedef struct hc__own_rows {
     int64_t bytes; /* not copied yet */
 } hc__own_rows;
 
-/* Takes the status of the operation with the other ranks: copies a part of the rows on IDLE, and the rest on DONE.
- * Returns the status of both. */
-int hc__own_rows_copy(const hc__hierarchy *, hc__own_rows *, int others);
+/* Copies a part of the rows if nothing else has moved, and the rest if all else is done. `near`, `far`: DONE, MOVED or
+ * IDLE, of what the rank exchanges inside the node and between nodes. Returns the status of the whole. */
+int hc__own_rows_copy(const hc__hierarchy *, hc__own_rows *, int near, int far);
