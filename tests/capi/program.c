@@ -431,8 +431,7 @@ static void check_shortcuts(hpccoll_world *world) {
     }
     CHECK(hpccoll_stat(world, "shortcuts", &taken) == 0);
     most = least = taken -= before;
-    most_named.name = "most";
-    least_named.name = "least";
+    most_named.name = "most", least_named.name = "least";
     CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &most, 1, HPCCOLL_UINT64, HPCCOLL_MAX, &most_named, world) == 0);
     CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &least, 1, HPCCOLL_UINT64, HPCCOLL_MIN, &least_named, world) == 0);
     CHECK(most == taken && least == taken);
