@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""_core.pyx - the boundary: Python arguments to requests, handles to results, statuses to exceptions.
+"""_core.pyx - between Python and C: Python arguments to requests, handles to results, statuses to exceptions.
 
 It translates and decides nothing. Whatever may take time runs without the GIL.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations of ext/cuda for the boundary of _cuda."""
+"""C declarations of ext/cuda for _cuda."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations of C for the boundary: the tables of hc.h, the parts of shm.h and the loop."""
+"""C declarations for _core: the tables of hc.h, the parts of shm.h and the loop."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

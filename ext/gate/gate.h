@@ -3,7 +3,7 @@
  * gate.h - the gate: operations for the compiled programs of a framework, without Python.
  *
  * A framework calls our kernel in its thread, and its program may outlive Worlds. So the kernel has only the number of
- * a process set. The gate finds the set, checks the arguments as the boundary does for Python, and starts the
+ * a process set. The gate finds the set, checks the arguments as ext/cython does for Python, and starts the
  * operation. The kernel passes a callback and returns; the gate calls it once, when the operation is done.
  *
  * A kernel's library is not linked with our libraries: it takes this table of functions from the capsule
@@ -114,7 +114,7 @@ static inline int hc_gate_code(int status) {
     }
 }
 
-/* ---- for the boundary: opens and closes sets -------------------------------------------------------------- */
+/* ---- for ext/cython: opens and closes sets ---------------------------------------------------------------- */
 
 struct hc_loop;
 typedef struct hc_gate_place {
