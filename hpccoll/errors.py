@@ -130,7 +130,7 @@ class RankError(HpccollError, RuntimeError):
     """
 
     def __init__(self, rank: int, host: str, traceback: str, *, lost: bool = False) -> None:
-        """Describe it.
+        """Describe the failure.
 
         :param traceback: as the rank would have printed it
         """

@@ -26,7 +26,7 @@ class Outside:
     """World.shutdown() and the end of the process skip this set, which has no resources."""
 
     def __init__(self, rank: int, others: Iterable[int]) -> None:
-        """Describe it.
+        """Note which ranks are inside, for the errors.
 
         :param rank: this rank, in the World that the sets were made from
         :param others: the ranks, in the same World, that have a set

@@ -46,7 +46,7 @@ class UserReduction:
     """
 
     def __init__(self, function: Any, *, name: str = "", elementwise: bool = True) -> None:
-        """Describe it.
+        """Describe the reduction.
 
         :param function: one of these. A Python callable `f(a, b)` of two arrays of one shape, that returns the
             combined array: `a` comes from lower ranks. A C function `void f(const void *in, void *inout, ssize_t n)`

@@ -17,8 +17,8 @@ typedef struct hc__run {
     uint32_t room;          /* calls whose events fit */
     void **events;          /* device memory: batch.ready and batch.finished point into this */
     hc_piece **origin;      /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
-    int64_t *zeros;         /* joined: nothing to send; set size entries */
-    int64_t *scratch;       /* joined: in place of received counts */
+    int64_t *zeros;         /* of a joined rank: the counts of rows that it sends, all 0; one per rank of the set */
+    int64_t *scratch;       /* of a joined rank: takes the counts of the rows that it receives */
     struct hc__run *next;
 } hc__run;
 

@@ -239,10 +239,10 @@ typedef struct hc_votes_members {
     const char *algorithm;
     uint8_t exact_sums;
 } hc_votes_members;
-/* The votes of a set's nodes on its small calls; `count`: of this rank's node. NULL: this set has none, on all its
- * ranks; or no memory. */
+/* The votes of a set's nodes on its small calls. `count` counts the ranks of this node that have come. NULL: there are
+ * no votes in this set, on all its ranks; or no memory. */
 hc_votes *hc_loop_votes_new(hc_loop *, uint32_t set, hc_shortcut *count, const hc_votes_members *);
-void hc_loop_votes_free(hc_votes *); /* of a set that was not added. NULL is allowed */
+void hc_loop_votes_free(hc_votes *); /* for a set that was not added; NULL is allowed */
 /* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN, OFF, LARGE: as above; OPEN:
  * after about `ns` its nodes still vote; or the status that has ended the wait and broken the World, with a text.
  *

@@ -131,8 +131,8 @@ static int follow(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, 
     return state == HC_SHORTCUT_TAKEN ? (int)hc__votes_result(votes) : state;
 }
 
-/* The node's ranks have not all come, or have different calls. The driver tells that to nodes that vote later; but it
- * cannot know of a difference. */
+/* Votes NO: the node's ranks have not all come, or have different calls. The first the driver sees by itself, and tells
+ * nodes that vote later; of a difference it cannot know. */
 static void say_no(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call) {
     uint64_t number = votes->own.number;
     int differ = hc_shortcut_at(votes->count, number) == HC_SHORTCUT_TAKEN;

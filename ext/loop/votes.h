@@ -38,7 +38,7 @@ struct hc_votes {
     uint64_t began, waits;    /* when this node voted, and since when it waits in its present stage */
     uint64_t stopped;         /* when the set was first seen to have ended; 0: it has not */
     atomic_ullong newest_yes; /* [any] the newest call on which another node has voted YES */
-    int misses;               /* the caller's: calls in succession that were off */
+    int misses;               /* calls in a row that were off; the thread in the call writes it */
     size_t result_bytes;
     const hc__given *given[HC_SHORTCUT_RANKS];           /* by set rank, in `result`: of a call that gathers */
     _Alignas(16) unsigned char result[HC_VOTE_GATHERED]; /* of a call that was taken */

@@ -56,7 +56,7 @@ class Survey:
 
     @cached_property
     def order(self) -> node_order.NodeOrder:
-        """What would order the nodes of a World of these ranks, by the facts of hpccoll.tools.doctor.order."""
+        """The order of the nodes in a World of these ranks, by the facts of hpccoll.tools.doctor.order."""
         places = [report.facts["node order"] for report in self.reports]
         numbers = {node: i for i, node in enumerate(self.nodes)}
         return node_order.order(

@@ -13,7 +13,7 @@ from hpccoll import errors
 __all__ = ["own_error"]
 
 _OURS = re.compile(rf"hpccoll\.({'|'.join(errors.__all__)}): (.*?)(?=\n\t \[\[|\Z)", re.DOTALL)
-"""What follows are lines in which a framework names the nodes of its program."""
+"""An error of this library in a longer text. A framework may add lines that name the nodes of its program."""
 
 
 def own_error(error: BaseException) -> errors.HpccollError | None:

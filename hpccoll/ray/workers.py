@@ -35,7 +35,7 @@ class Workers:
     """The actors, in the order of their ranks."""
 
     def __init__(self, settings: Settings, layout: Layout, variables: Mapping[str, str]) -> None:
-        """Start them.
+        """Start the actors.
 
         :param variables: for all of them
         :raises LaunchError: Ray has not found the resources in time

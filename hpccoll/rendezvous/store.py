@@ -83,7 +83,7 @@ class StoreRendezvous(ByAllgather):
     def compare(self, value: T) -> Compared[T]:
         """See Rendezvous. Rank 0 reads what each rank wrote, and writes each different value once for all to read.
 
-        It stays until they have: if it ends then, the store may end with it.
+        Rank 0 returns when all ranks have read them: it may end next, and the store with it.
         """
         at, self.exchanges = f"{self.prefix}/{self.exchanges}", self.exchanges + 1
         with self._patiently() as store:

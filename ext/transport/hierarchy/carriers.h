@@ -21,7 +21,7 @@ typedef struct hc__carriers {
     char *gathered;          /* the node's few rows for the nodes that I carry, rank after rank */
     char *out, *in;          /* the messages to and from the nodes that I carry */
     int64_t *out_at, *in_at; /* by node: where its message begins; nodes + 1 entries */
-    int64_t *lengths;        /* by node: of the message from it */
+    int64_t *lengths;        /* by node: the bytes of its message */
     int64_t *shares;         /* [local rank][local rank]: bytes that the first has carried for the second */
     int64_t *cursors;        /* by local rank */
     char *stream;            /* what I have carried, for one local rank after the other */

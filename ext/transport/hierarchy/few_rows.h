@@ -27,7 +27,7 @@ typedef struct hc__few_rows {
     int64_t *ends;     /* by set rank: where in `sent` the bytes for it end */
     uint8_t *is_sent;  /* by set rank: my rows for it are few */
     char *room;        /* for the messages from other ranks, by set rank, each with the longest length */
-    int64_t *lengths;  /* by set rank: of the message from it */
+    int64_t *lengths;  /* by set rank: the bytes of its message */
     const char **rows; /* by set rank: the few rows of the current piece from it; NULL: they come later */
 } hc__few_rows;
 

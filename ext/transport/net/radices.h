@@ -11,9 +11,9 @@
 
 #define HC__STAGES_MOST 31 /* of 2 members each: 2^31 */
 #define HC__SPLITS_MOST 23
-#define HC__FURTHER 0.2 /* of a message's time: one that is posted together with others */
+#define HC__FURTHER 0.2 /* the time of one more message that is posted beside the first, as a part of the first's */
 #define HC__FEW_BYTES 1024
-#define HC__FEW_MEMBERS 8 /* among more members, few bytes travel in several stages, of so many members at most */
+#define HC__FEW_MEMBERS 8 /* few bytes travel in stages of at most 8 members each */
 
 /* The product of the radices is the number of positions. If it is less than n, the members beyond it have none: each of
  * the first `extra` groups of the first stage has one such member, its last. `near`: the first stages whose members are

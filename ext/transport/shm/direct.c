@@ -17,8 +17,8 @@
 #include <string.h>
 
 /* The kernel copies by the processor's string instruction and pays for each page. Where that instruction is the fastest
- * copy, one copy takes less time than two through the slots, from so many bytes between two ranks on. Streams of MOST
- * bytes go through the slots, because copies out of these can bypass the caches (decision 131). */
+ * copy, its one copy takes less time than two through the slots if two ranks exchange HC__DIRECT_LEAST bytes or more.
+ * Streams of MOST bytes go through the slots, because copies out of these can bypass the caches (decision 131). */
 #ifndef HC__DIRECT_SUITS
 #define HC__DIRECT_SUITS hc_host_copies_strings()
 #endif

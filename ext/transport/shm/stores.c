@@ -18,17 +18,17 @@
 
 #include <time.h>
 
-/* The copies of one kind in a trial, of which the first ordinary ones after streaming stores are slow at any distance;
- * and the time between two trials, in which a busy program makes a hundred copies or more. Three equal trials in a row
- * change any choice, so it follows a change within a tenth of a second, or, of copies of 256 KiB and more, a few
- * tenths: trials take one hundredth of the time. */
+/* A trial makes COPIES copies of each kind, because the first ordinary ones after streaming stores are slow at any
+ * distance. The next trial begins EVERY_NS later, and at least TIMES the copies' own time later, so that trials take at
+ * most one hundredth of the time. Three equal trials in a row change any choice: it follows a change of the distance
+ * within a tenth of a second, or within a few tenths if the copies have 256 KiB or more. */
 #define COPIES 8
 #define EVERY_NS UINT64_C(10000000)
-#define TIMES 100 /* and at least so many times the copies' own time */
+#define TIMES 100
 #define VOTES_MOST 2
 /* Copies between two readings of the clock, each of which costs a tenth of the smallest copy. */
 #define UNSEEN 15
-/* One in so many readings of the clock begins a trial that is due. Without chance most trials would fall on the first
+/* One in BEGINS readings of the clock begins a trial that is due. Without chance most trials would fall on the first
  * copies of a call, for which other work has emptied the caches: those tell nothing about the distance. */
 #define BEGINS 4
 /* Rate of ordinary stores / of streaming ones. Nine of ten trials found less than 0.5 between two L3s and more than

@@ -128,7 +128,7 @@ class Feed:
     def check_validation(self) -> None:
         """Check that each rank has rows for validation.
 
-        :raises InvalidArgumentError: one has none
+        :raises InvalidArgumentError: a rank has none
         """
         if 0 in self._held:
             rank, rows = self._held.index(0), sum(self._held)

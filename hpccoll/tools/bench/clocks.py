@@ -24,10 +24,10 @@ EXCHANGES = 30
 LEAD, MOST_LEAD = 200e-6, 20e-3
 """Seconds from the agreement on a start to the start: at first, and at most after ranks came late."""
 AWAKE = 100e-6
-"""Seconds before the start from which on a rank yields and does not sleep. If all ranks of a core spun from the
-agreement on, they would keep it from one another."""
+"""So many seconds before the start a rank ceases to sleep, and yields. If the ranks that share a core all spun from
+the agreement on, they would keep the core from one another."""
 MOST_LATE = 500
-"""Samples that may be dropped one after the other."""
+"""Samples that may be dropped in a row."""
 
 
 class Clock:

@@ -57,8 +57,8 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
 def fed(job: Job, major: int) -> tuple[list[str], tuple[str, ...]]:
     """The options for standard input, and the command of the ranks.
 
-    mpirun of Open MPI 5 does not tell rank 0 of the end of its input, also where there was none, was seen to forward
-    large inputs wrongly (PRRTE's issue 2579), and reads no terminal, as it has a session of its own. So rank 0 opens
+    mpirun of Open MPI 5 never tells rank 0 that its input has ended, even an empty one. It was seen to forward large
+    inputs wrongly (PRRTE's issue 2579), and it reads no terminal, because it has a session of its own. So rank 0 opens
     the input itself, where it can.
     """
     if major < 5 or job.input is None or "--stdin" in job.launcher_options:

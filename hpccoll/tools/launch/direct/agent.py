@@ -33,10 +33,10 @@ class Agent:
     """The ranks of this host."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        """Start them.
+        """Start the ranks.
 
-        :param task: command, variables of all ranks and of each, by its number; folder of output files or ""; the
-            file that rank 0 reads, and where it begins
+        :param task: the command; the variables of all ranks, and those of each, by its number; the folder of output
+            files or ""; the file that rank 0 reads, and where it begins
         """
         self._ranks: dict[int, subprocess.Popen[bytes]] = {}
         for number, variables in task["ranks"].items():

@@ -38,7 +38,7 @@ class AgentProcess:
         orders: Orders,
         ended: Callable[[AgentName, str], None],
     ) -> None:
-        """Start it.
+        """Start the agent.
 
         :param task: see HostAgent
         :param way: one of WAYS

@@ -140,7 +140,7 @@ class Runner:
     def __init__(
         self, job: Elastic, environment: Mapping[str, str], discovery: Discovery | None, limit: float = float("inf")
     ) -> None:
-        """Prepare it.
+        """Prepare the job.
 
         :param environment: that of all workers
         :param limit: the time (time.monotonic) at which the job is ended
@@ -179,7 +179,7 @@ class Runner:
         """The workers that were told to end, before their program had come to its end."""
 
     def run(self) -> int:
-        """Run it.
+        """Run the job.
 
         :returns: the exit status of `hpccoll run`
         """
