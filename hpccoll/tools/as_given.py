@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands write what the locale cannot encode: bytes of names as they were given, other signs by their number."""
+"""How commands write what the locale cannot encode: bytes of names as they are, characters by number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ AS_GIVEN = "hpccoll-as-given"
 
 
 def _write(error: UnicodeError) -> tuple[bytes | str, int]:
-    """Encode one sign: Python keeps a byte of a name that is no text in U+DC80 to U+DCFF."""
+    """Encode one character: Python keeps a byte of a name that is no text in U+DC80 to U+DCFF."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    sign = ord(error.object[error.start])
-    if 0xDC80 <= sign <= 0xDCFF:
-        return bytes([sign - 0xDC00]), error.start + 1
+    character = ord(error.object[error.start])
+    if 0xDC80 <= character <= 0xDCFF:
+        return bytes([character - 0xDC00]), error.start + 1
     return error.object[error.start].encode("ascii", "backslashreplace"), error.start + 1
 
 

@@ -150,12 +150,12 @@ def test_arguments_that_one_rank_cannot_describe_are_refused_on_all(threads, tmp
     testing.run(threads(2), program)
 
 
-@pytest.mark.parametrize("sign", ["%", "%%", "%b", "%d", "% ", "..", " ", "\n", "é"])
-def test_names_of_files_and_arrays_may_have_any_sign(threads, tmp_path, sign):
+@pytest.mark.parametrize("character", ["%", "%%", "%b", "%d", "% ", "..", " ", "\n", "é"])
+def test_names_of_files_and_arrays_may_have_any_character(threads, tmp_path, character):
     """HDF5 reads `%%` in the names of a virtual dataset as `%`, and what it then does not find as zeros."""
 
     def program(world):
-        path, name = tmp_path / f"a{sign}b.h5", f"u{sign}v"
+        path, name = tmp_path / f"a{character}b.h5", f"u{character}v"
         io.save(path, {name: np.full(2, world.rank + 1.0)}, world=world)
         assert io.load(path, name, offset=(0,), shape=(6,), world=world).tolist() == [1, 1, 2, 2, 3, 3]
 

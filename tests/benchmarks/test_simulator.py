@@ -72,7 +72,7 @@ def test_an_agreement(program: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_disturbed_takes_longer(program: Path) -> None:
+def test_a_disturbed_network_takes_longer(program: Path) -> None:
     cut = chunks.cut(1 << 30, "float32", "float32", 6)
     plain = {"nodes": 20, "bytes": 4 << 20, "shard": cut.shard, "depth": cut.depth}
     usual = simulate(program, **plain)["seconds"]

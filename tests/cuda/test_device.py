@@ -369,7 +369,7 @@ def test_nccl_takes_one_tensor_of_any_size_in_place(fail: Run) -> None:
         (MIXED, {}),
     ],
 )
-def test_what_forbids_nccl_is_the_same_sentence_everywhere(
+def test_all_ranks_say_alike_why_nccl_cannot_be_used(
     fail: Run, build_nccl: Build, why: str, env: dict[str, str]
 ) -> None:
     """An error where NCCL was asked for; else the host does it, and says why."""

@@ -68,7 +68,7 @@ def toolkit(packages: Packages) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("gpu", GPUS)
-def test_the_source_compiles_for(toolkit: Path, gpu: str, tmp_path: Path) -> None:
+def test_the_source_compiles_for_each_gpu(toolkit: Path, gpu: str, tmp_path: Path) -> None:
     done = compile_both(toolkit, "--cubin", gpu, tmp_path)
     assert done.returncode == 0, done.stderr
     for name in KERNELS:
@@ -79,7 +79,7 @@ def test_the_source_compiles_for(toolkit: Path, gpu: str, tmp_path: Path) -> Non
 @pytest.mark.timeout(600)
 @both
 @pytest.mark.parametrize("gpu", GPUS)
-def test_the_text_assembles_for(toolkit: Path, gpu: str, name: str, tmp_path: Path) -> None:
+def test_the_ptx_assembles_for_each_gpu(toolkit: Path, gpu: str, name: str, tmp_path: Path) -> None:
     """By the rules of its version; nothing is spilled."""
     (tmp_path / "its.ptx").write_text(ptx(name))
     assemble = [toolkit / "nvidia/cuda_nvcc/bin/ptxas", "-v", f"-arch={gpu}", "its.ptx", "-o", "its.cubin"]

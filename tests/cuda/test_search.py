@@ -120,7 +120,7 @@ def test_what_the_process_has_goes_before_the_package(build_nccl: Build, package
     assert facts["library"] == str(loaded)
 
 
-def test_the_system_is_asked_last(build_nccl: Build, tmp_path: Path) -> None:
+def test_libraries_of_the_system_are_tried_last(build_nccl: Build, tmp_path: Path) -> None:
     (tmp_path / "libnccl.so.2").symlink_to(build_nccl())
     assert nccl("", [], LD_LIBRARY_PATH=str(tmp_path))["library"] == str(tmp_path / "libnccl.so.2")
 

@@ -82,7 +82,7 @@ def test_a_training_in_two_parts_is_the_whole_one(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_is_refused(job: Callable[..., str], tmp_path: Path) -> None:
+def test_impossible_options_are_refused(job: Callable[..., str], tmp_path: Path) -> None:
     output = job(2, PROGRAM, "--folder", tmp_path, "--batch", 6, status=1)
     assert "--batch 6 cannot be shared by 2 ranks in 2 passes" in output
     output = job(2, PROGRAM, "--folder", tmp_path, "--way", "ddp-gloo", status=1)

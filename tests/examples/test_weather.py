@@ -98,7 +98,7 @@ def test_it_goes_on_from_a_checkpoint_on_another_number_of_ranks(job: Callable[.
 
 
 @pytest.mark.slow
-def test_what_cannot_be_is_refused(job: Callable[..., str], tmp_path: Path) -> None:
+def test_impossible_options_are_refused(job: Callable[..., str], tmp_path: Path) -> None:
     pytest.importorskip("torch")
     output = job(2, PROGRAM, "--folder", tmp_path, "--batch", 5, status=1)
     assert "--batch 5 cannot be shared by 2 ranks" in output

@@ -133,7 +133,7 @@ def test_gradients_of_several_threads():
     everywhere(program)
 
 
-def test_what_is_abandoned_is_waited_for():
+def test_abandoned_gradients_are_waited_for():
     def program(world):
         model = Model(world, one_bucket_each(NAMES), op=hpccoll.SUM)
         model.compute(*range(5))

@@ -119,7 +119,7 @@ def test_grouped_allreduce(front, ops, ranks):
 @pytest.mark.parametrize("op", [hvd.Sum, hvd.Average, hvd.Max, hvd.Product], ids=lambda op: op.name)
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float16"])
 def test_scale_factors(front, ops, ranks, dtype, op):
-    """Integers are cut off after each factor, as in Horovod: a mean is divided along with the last."""
+    """Integers are truncated after each factor, as in Horovod. A mean is divided together with the last factor."""
     scaled = [(values(r, (11,)) * 2.5).astype(dtype) for r in ranks.ranks]
     total = reduce(OPS[hvd.Sum if op is hvd.Average else op], scaled).astype("float64")
     want = (total * 1.5 / (ranks.size() if op is hvd.Average else 1)).astype(dtype)

@@ -63,7 +63,7 @@ def test_add_and_remove():
 
 
 @pytest.mark.mpi(min_size=3)
-def test_what_is_refused():
+def test_wrong_process_sets_are_refused():
     hvd.init()
     pair = hvd.add_process_set([1, 0])
     assert pair.ranks == [0, 1]

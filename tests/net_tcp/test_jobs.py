@@ -126,7 +126,7 @@ def test_auto_chooses_it_and_says_why(job):
         ),
     ],
 )
-def test_what_cannot_be_is_one_error_on_all_ranks(job, net, host, environment, text):
+def test_an_impossible_net_is_one_error_on_all_ranks(job, net, host, environment, text):
     script = f"""
 try:
     hpccoll.World(rendezvous=meet({host}), verbose=0, nodes={"" if host else "2"!r})

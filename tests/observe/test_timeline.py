@@ -94,7 +94,7 @@ def test_only_rank_0_writes_one_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["timeline.json"]
 
 
-def test_what_ends_otherwise(tmp_path):
+def test_mismatches_joins_and_messages_are_shown(tmp_path):
     """A mismatch was never fused; a join and a message are rows, too; a set's rows carry its number."""
 
     def program(world):

@@ -93,9 +93,9 @@ def read(text: str) -> Script:
     script = Script(text=text, commands=shell.read(text))
     first = script.commands[0].line if script.commands else len(text.splitlines()) + 1
     for line, words in enumerate(text.splitlines(), 1):
-        for sign, grammar in SCHEDULERS.items():
-            if words.startswith(f"#{sign}"):
-                _directive(script, grammar, line, words.removeprefix(f"#{sign}"), line > first)
+        for prefix, grammar in SCHEDULERS.items():
+            if words.startswith(f"#{prefix}"):
+                _directive(script, grammar, line, words.removeprefix(f"#{prefix}"), line > first)
     if script.heterogeneous:
         script.options.values = {n: v for n, v in script.options.values.items() if n not in slurm.SIZES}
     _follow(script)

@@ -167,32 +167,32 @@ class Lexer:
             parts.append(self.piece())
             if parts[-1] == "=" and self.text.startswith("(", self.at) and ASSIGNMENT.fullmatch("".join(parts)):
                 parts.append(self.nested())  # an array
-        if not parts:  # `<(` or a stray sign: always make progress
+        if not parts:  # `<(` or a stray character: always make progress
             parts.append(self.step(1))
             if self.text.startswith("(", self.at):
                 parts.append(self.nested())
         return "".join(parts)
 
     def piece(self) -> str:
-        """Read a quoted part, an expansion, an escaped sign, or one plain sign."""
-        sign = self.step(1)
-        if sign == "\\":
+        """Read a quoted part, an expansion, an escaped character, or one plain character."""
+        character = self.step(1)
+        if character == "\\":
             return self.step(1)
-        if sign == "'":
+        if character == "'":
             return self.until("'")
-        if sign == "`":
+        if character == "`":
             return f"`{self.until('`')}`"
-        if sign == '"':
+        if character == '"':
             return self.double_quoted()
-        if sign == "$" and self.text[self.at : self.at + 1] in CLOSING:
+        if character == "$" and self.text[self.at : self.at + 1] in CLOSING:
             return "$" + self.nested()
-        if sign == "$" and self.text.startswith("'", self.at):
+        if character == "$" and self.text.startswith("'", self.at):
             return self.escaped()
-        return sign
+        return character
 
-    def until(self, sign: str) -> str:
-        """Read up to the next `sign`, which is skipped."""
-        stop = self.text.find(sign, self.at)
+    def until(self, character: str) -> str:
+        """Read up to the next `character`, which is skipped."""
+        stop = self.text.find(character, self.at)
         inside = self.step((stop if stop >= 0 else len(self.text)) - self.at)
         self.step(1)
         return inside
@@ -226,13 +226,13 @@ class Lexer:
         """Read from an opening bracket to its closing one, both included; those in quotes or comments do not count."""
         start, opening, depth = self.at, self.text[self.at], 0
         while self.at < len(self.text):
-            sign = self.text[self.at]
-            if sign in "'\"\\":
+            character = self.text[self.at]
+            if character in "'\"\\":
                 self.piece()
-            elif sign == "#" and opening == "(" and self.text[self.at - 1].isspace():
+            elif character == "#" and opening == "(" and self.text[self.at - 1].isspace():
                 self.skip_blanks()
             else:
-                depth += (sign == opening) - (sign == CLOSING[opening])
+                depth += (character == opening) - (character == CLOSING[opening])
                 self.step(1)
                 if depth == 0:
                     break

@@ -87,6 +87,6 @@ def test_sizes(text: str, found: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "8:4", "8:64:1", "0:8", "8:64:2:2", "", "0", "0,8"])
-def test_what_is_no_size(text: str) -> None:
+def test_wrong_sizes_are_refused(text: str) -> None:
     with pytest.raises(sizes.argparse.ArgumentTypeError):
         sizes.sizes(text)

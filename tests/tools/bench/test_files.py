@@ -209,7 +209,7 @@ def test_many_cases_need_more_launches() -> None:
     assert compare.status(found) == 4
 
 
-def test_what_an_interval_is_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_intervals_are_over_launches_if_there_are_five(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One launch has that of its samples, 2 to 4 have a range, and 5 have an interval over launches."""
     for launches, count, mark, said in (
         (1, 4, " ? ", ""),

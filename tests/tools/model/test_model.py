@@ -38,7 +38,7 @@ def choose_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def test_parts_are_even_and_those_of_the_c_code(choose_c: ctypes.CDLL) -> None:
-    """The busiest link carries what the largest part is: at most 6 % more than the mean, or one element."""
+    """The largest part, which the busiest link carries, is at most 7 % above the mean, or one element."""
     choose_c.hc__even_part.restype = ctypes.c_int64
     for n in (1, 2, 3, 7, 64, 1000, 4608):
         for count in (0, 1, n - 1, n, n + 1, 1000, 21_856, 1024 * n - 1, 1024 * n, 1024 * n + 1, 10_000_019):

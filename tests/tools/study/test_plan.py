@@ -82,7 +82,7 @@ def test_a_program(tmp_path: Path) -> None:
         ("[arms.'a b']", "letters, digits"),
     ],
 )
-def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
+def test_wrong_studies_are_refused(more: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=said):
         study(tmp_path, more)
 

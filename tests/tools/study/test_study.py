@@ -176,7 +176,7 @@ def test_steps_are_read_from_a_log(tmp_path: Path) -> None:
         ({}, 2, 2),
     ],
 )
-def test_the_nodes_of_a_program_that_is_read(env: dict[str, str], local: int, nodes: int) -> None:
+def test_nodes_of_a_job_come_from_the_launcher(env: dict[str, str], local: int, nodes: int) -> None:
     place = detect.Place("mpirun", "RANK", 0, 4, local_size=local)
     assert rank.nodes_of(env, place, 4) == nodes
 

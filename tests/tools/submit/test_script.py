@@ -69,7 +69,7 @@ def test_values_of_a_site_stay_words(tmp_path: Path) -> None:
     st.sampled_from(["", "image.sif", "docker://a b"]),
     st.booleans(),
 )
-def test_whatever_is_asked_for_is_sound(
+def test_the_linter_accepts_the_script_of_any_request(
     name: str, nodes: int, minutes: int, gpus: bool, requeue: bool, repeat: int, container: str, mpirun: bool
 ) -> None:
     site = load(name)

@@ -40,7 +40,7 @@ def test_profiles_are_valid_and_say_where_they_are_from(name: str) -> None:
     assert site.node.cores % (len(site.node.gpus) or site.node.numa) == 0, "no core is left over"
 
 
-def test_what_a_job_meets_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_particular_to_a_site_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """In the script, before it is submitted, and in the list of the sites."""
     words = ["--site", "frontier", "--account", "A", "--dry-run", "train.py"]
     main(["submit", *words])

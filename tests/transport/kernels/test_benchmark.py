@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).resolve().parents[3] / "benchmarks" / "kernels.py"
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_benchmark(tmp_path: Path) -> None:
+def test_the_benchmark_verifies_its_sums(tmp_path: Path) -> None:
     out = tmp_path / "results"
     command = [
         sys.executable,

@@ -155,7 +155,7 @@ def label(case: tuple[str, np.dtype[Any]]) -> str:
     return f"{case[0]}-{case[1]}"
 
 
-def test_what_is_defined(build: Any) -> None:
+def test_reductions_are_defined_for_these_dtypes_alone(build: Any) -> None:
     every = itertools.product([*ARITHMETIC, *ORDER, *BITS, *LOGIC], DTYPES)
     assert {case for case in every if build.defined(*case)} == set(DEFINED)
     assert not build.library.hc_reduction_defined(-1, 0)

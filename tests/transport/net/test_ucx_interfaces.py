@@ -50,7 +50,7 @@ def test_addresses_that_several_machines_have_are_decoys(two: Choose) -> None:
     assert two([DOCKER, device("eth0", "10.0.0.1/24")], [device("eth0", "10.0.0.2/24"), DOCKER]) == ("eth0", "eth0")
 
 
-def test_what_is_down_leads_nowhere(two: Choose) -> None:
+def test_an_interface_that_is_down_is_not_chosen(two: Choose) -> None:
     left = [device("eth0", "10.0.0.1/24"), device("ib0", "10.9.0.1/16", up=False)]
     assert two(left, [device("eth0", "10.0.0.2/24"), device("ib0", "10.9.0.2/16")]) == ("eth0", "eth0")
 

@@ -80,7 +80,7 @@ def check_late_parameters(pair):
 
 
 @pytest.mark.mpi(min_size=2)
-def test_what_it_does_not_have(world):
+def test_what_adasum_does_not_have(world):
     parameter = torch.nn.Parameter(torch.ones(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Adasum)
     optimizer.synchronize()
