@@ -101,7 +101,7 @@ REFUSED = {
     "val_async_data_loader_queue_size": _READERS,
     "loader_num_epochs": _READERS,
     "debug_data_loader": _READERS,
-    "partitions_per_process": "rows are dealt out by their number, so partitions need no choice",
+    "partitions_per_process": "each rank gets about equally many rows, whatever the partitions are",
     "compress_sparse_cols": "sparse vectors become dense where Spark hands them to Arrow",
     "transformation_edit_fields": "the arrays that transformation_fn returns have their own types and shapes",
     "transformation_removed_fields": "transformation_fn leaves out what it does not return",
