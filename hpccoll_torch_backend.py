@@ -7,8 +7,6 @@ where the extension cannot be loaded. PyTorch knows the group since 2.5; TORCH_D
 off. Without it programs import hpccoll.torch.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

@@ -13,8 +13,6 @@ five samples, for every combination of its switches: with its defaults 4 x 21 x 
 are fixed here (cache on, no hierarchical allgather), and it tunes the same knobs as ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ A round is one turn of each contestant, in an order that moves by one per round.
 median and the 95 % interval of the median (order statistics, no assumption about the distribution) are reported.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -8,8 +8,6 @@ NumPy arrays are reduced in place. A third question: after which share of a trai
 begin, if the backward pass computes them one after another?
 """
 
-from __future__ import annotations
-
 import argparse
 import socket
 from typing import Any

@@ -9,8 +9,6 @@ the samples per second. MultiWorkerMirroredStrategy runs beside it for the backe
 with it (keras-team/keras#20585), and its line then has the error.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """After which share of a training step do the requests for gradients begin? The trace has the times."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -8,8 +8,6 @@ cores and the load of the machine are the same for both. Each ratio is computed 
 core if there are enough cores. If the interval of a ratio contains 1.0, the run has not shown a difference.
 """
 
-from __future__ import annotations
-
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy: threads of a BLAS would move the ranks

@@ -9,8 +9,6 @@ Another question: after which share of a training step do the requests for gradi
 computes them one after another?
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

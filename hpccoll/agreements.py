@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreements of several steps, which a signal's handler that raises does not end between two of them."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ The overloads of an operation give the types of its first argument and its resul
 all overloads and are in a TypedDict; the function itself, whose signature help() shows, lists each of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, TypedDict, TypeVar
 

@@ -5,8 +5,6 @@ The extension handles plain NumPy arrays itself, and calls :func:`adopt` for all
 hpccoll.device_arrays for arrays in GPU memory.
 """
 
-from __future__ import annotations
-
 import array
 import hashlib
 import sys

@@ -6,8 +6,6 @@ key. Each message has an HMAC-SHA256 over its direction, its number and its byte
 replayed or reordered. The bytes are not encrypted.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import socket

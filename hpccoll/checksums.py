@@ -7,8 +7,6 @@ checksum from the memory that it writes; a MiB that it does not write from its s
 ignores what stands behind its contents, so that any of its tools reads such a file.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -24,8 +24,6 @@ raises the rest, also a DuplicateNameError.
 The examples run on two ranks, after `import numpy as np`, `import hpccoll` and `hpccoll.init()`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Unpack, overload
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys and colors of all ranks in split(), a row of numbers per rank, and the groups that they make."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Sequence
 

@@ -7,8 +7,6 @@ A node's sum is formed in the arrays' own type and narrowed; the nodes' sums are
 once per stage. Inside a node nothing is narrowed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from hpccoll import _core

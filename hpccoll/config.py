@@ -10,8 +10,6 @@ The knob `x` is set by the variable `HPCCOLL_X`, or by `init(x=...)`, which take
     30.0
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

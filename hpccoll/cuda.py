@@ -5,8 +5,6 @@ As a program it prints these as JSON, for the named parts or for both. A process
 fork, and a broken driver may hang, so :func:`probe` runs it in a child process.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json

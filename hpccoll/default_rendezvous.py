@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default rendezvous: an elastic job's coordinator, a launcher's store, MPI or PMIx."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import platform

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The World of `init()`, and the functions of the package, which are its methods."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -6,8 +6,6 @@ synced. All modules of this package replace files in this way, so that a killed 
 leaves no incomplete file. tests/durable lets each system call fail.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of the process: shuts open Worlds down; a broken World ends the job with an error."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -10,8 +10,6 @@ page Errors of the documentation shows the docstrings.
     ...     assert "weights" in str(error)
 """
 
-from __future__ import annotations
-
 __all__ = [
     "BrokenWorldError",
     "DuplicateNameError",

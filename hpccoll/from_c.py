@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A World of Python for code of C in the same process."""
 
-from __future__ import annotations
-
 from hpccoll import _core
 
 __all__ = ["ForC"]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Halo exchange: checks of arguments. ext/world/halo.c does it, for programs in all languages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import index
 

@@ -4,8 +4,6 @@
 It imports nothing of hpccoll: a launcher, which needs no knobs, starts without NumPy and the core.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

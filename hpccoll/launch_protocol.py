@@ -4,8 +4,6 @@
 It imports nothing, so that the launcher does not import what only ranks need.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = ["COORDINATOR", "LAUNCHER", "LONGEST", "STORE", "WORKER", "Place"]

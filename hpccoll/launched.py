@@ -8,8 +8,6 @@ MPI_Finalize and the finalizers of other libraries run after Python's end, and m
 `_HPCCOLL_LAUNCHER` holds the secret of the job and the launcher's addresses; a process without it makes no connection.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

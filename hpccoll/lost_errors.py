@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warnings of errors that nobody has seen, because the program has dropped the handle of an asynchronous call."""
 
-from __future__ import annotations
-
 import warnings
 
 from hpccoll import errors

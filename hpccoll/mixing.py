@@ -6,8 +6,6 @@ values for the pieces than for the whole. The first call sends some elements of 
 each rank compares the function's result for all of them with its results for parts of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ The stages of a sum between nodes begin with the nearest numbers, so nodes of on
 each other. Ranks keep their numbers, whatever the order of their nodes.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ which raises the error, also for their submodules (`hpccoll.common.util`). Each 
 a missing name from this module.
 """
 
-from __future__ import annotations
-
 import sys
 
 __all__ = ["INSTEAD", "NAMES", "Finder", "missing", "no_name", "tell_imports"]

@@ -6,8 +6,6 @@ An object that arrives and cannot be unpickled is an error of the receiver alone
 The argument `dumps` makes the bytes of an object, which pickle.loads() must understand.
 """
 
-from __future__ import annotations
-
 import contextlib
 import operator
 import pickle

@@ -5,8 +5,6 @@ It takes the place of a member's `_core.Set`. Each of its operations raises the 
 outside can match a call of the ranks inside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NoReturn
 

@@ -4,8 +4,6 @@
 The arrays are those that the collective operations take. The examples run on two ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -16,8 +16,6 @@ A rank that has joined (`join`) starts nothing, so no plan of the World is over 
 host memory. The examples run on two ranks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@
 Every rank of the World calls them. The shared arguments are described in `hpccoll.collectives`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Unpack, overload
 

@@ -5,8 +5,6 @@ A call that speaks of all operations before it first waits for the programs that
 have begun theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 __all__ = ["wait_for_programs", "waits"]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reductions: one set for the operations, the front ends, the plans and the commands, with the core's numbers."""
 
-from __future__ import annotations
-
 import enum
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions of a job to its scheduler: when its time ends, and to run it again."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agreement of a World's ranks on process sets that are made of them."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,6 @@ an error and no SIGBUS. Its name is removed as soon as all ranks of the node hav
 the job ends, and the memory is free when the last rank has dropped the array.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import secrets

@@ -5,8 +5,6 @@ Most values are the same on all ranks (settings) or on all ranks of a machine (i
 sent once. Values that only rank 0 knows, or decides, are sent once, too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import platform

@@ -6,8 +6,6 @@ called init(), it would be a second process of that rank, for the launcher, for 
 or end then. So the rank leaves a variable in its environment, by which its children know.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

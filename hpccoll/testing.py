@@ -4,8 +4,6 @@
 The engine, the loop and the data plane are the real ones; memory and network are this process's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks, names and sizes as messages write them, so that all of hpccoll writes them alike."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -4,8 +4,6 @@
 All messages of a Cart are the library's own (HC_P2P_LIBRARY), so they never meet those of the program.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Sequence
 from math import prod

@@ -5,8 +5,6 @@ The built-in reductions are compiled into the data plane. Those of a program are
 for all languages; this module has what is Python's: which functions there are, and how one is called.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

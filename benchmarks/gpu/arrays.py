@@ -8,8 +8,6 @@ Values are compared with NumPy's. Several ranks on one GPU check correctness onl
 variable makes NCCL accept them (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on; before, a NCCL_HOSTID per rank, and sockets).
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

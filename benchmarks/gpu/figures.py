@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results that were promised for a GPU, computed from the measurements of run.py's steps."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator
 from typing import Any

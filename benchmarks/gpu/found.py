@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds out what a machine has for run.py and what it lacks, before any step runs."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

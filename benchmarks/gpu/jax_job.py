@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks hpccoll.jax with arrays on the GPU: outside of jit they go through host memory, inside it they are refused."""
 
-from __future__ import annotations
-
 import json
 import os
 

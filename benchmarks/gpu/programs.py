@@ -4,8 +4,6 @@
 hpccoll run -np 3 --nodes 2 python benchmarks/gpu/programs.py SECONDS
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import itertools

@@ -14,8 +14,6 @@ HPCCOLL_NCCL_LIBRARY may name other libraries (the tests' fakes); --quick has fe
 changes nothing outside of its folders.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of run.py: their commands, what they need, how long they may take, and which run alone."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path

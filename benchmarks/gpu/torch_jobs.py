@@ -7,8 +7,6 @@
 Ranks may share a GPU. NCCL is measured where it accepts the ranks: with one rank, or a GPU for each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cheap checks of every `hpccoll.init()`; they print only problems (knob HPCCOLL_CHECK)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control groups of this process: their CPU quota, and the time for which they were throttled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

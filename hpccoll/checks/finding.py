@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A finding: the result of a check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@
 A job without GPU arrays has neither, and never opens the driver.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the small text files in which the kernel describes devices and limits (/sys, /proc)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 __all__ = ["read_text"]

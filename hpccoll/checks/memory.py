@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared memory: the bytes that the ranks of a node need in /dev/shm, and the bytes that are free."""
 
-from __future__ import annotations
-
 import os
 
 from hpccoll import _core

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the name of this host in /etc/hosts: with Debian's 127.0.1.1 a host gives other hosts an unusable address."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binding: the cores that each rank may use, the threads that it will start, and the ranks that share the cores."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -6,8 +6,6 @@ settings of the transports, and whether messages crossed nodes. A job with the s
 does not, and reports which part differs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reports of all ranks of a job, which the checks judge."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 

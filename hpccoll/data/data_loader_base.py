@@ -5,8 +5,6 @@ Each loop over an asynchronous loader has a thread of its own, which reads the b
 ends with the loop: at the end of the batches, and if the loop is left before. So the next loop begins a new epoch.
 """
 
-from __future__ import annotations
-
 import atexit
 import operator
 import os

@@ -5,8 +5,6 @@ A launcher that uses another process-management protocol than the MPI library st
 to be alone. N training runs that overwrite each other's files are worse than an error.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

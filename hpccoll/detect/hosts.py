@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists of hosts and their slots, in the notations of the schedulers."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ installations and not in others of the same versions. If it does not, MPI_Init a
 in local rank 2 and above. No version number tells the installations apart, so this module asks the server.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import subprocess

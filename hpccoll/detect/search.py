@@ -11,8 +11,6 @@ which launcher is closer to the process: the launcher with the higher number sta
 variables decide.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import pkgutil

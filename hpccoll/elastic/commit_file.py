@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commits in a file: the next run of the job continues from it, with any number of ranks."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

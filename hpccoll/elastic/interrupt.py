@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exception that ends a training loop for a planned change of the ranks, under Horovod's name."""
 
-from __future__ import annotations
-
 __all__ = ["HostsUpdatedInterrupt"]
 
 

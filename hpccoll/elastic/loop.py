@@ -5,8 +5,6 @@ Each turn makes a World, takes the newest commit of any rank, and calls the func
 the turn and starts another, which uses only commits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

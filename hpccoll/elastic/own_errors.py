@@ -4,8 +4,6 @@
 The text begins with the library's class: "hpccoll.PeerLostError: rank 1 was lost".
 """
 
-from __future__ import annotations
-
 import re
 
 from hpccoll import errors

@@ -6,8 +6,6 @@ one number records the progress. The ranks get the remaining samples in turn; th
 have one sample more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sized
 from typing import Any
 

@@ -9,8 +9,6 @@ restore() may go back is a commit with its own number, also if the program calls
 the same version have the same state.
 """
 
-from __future__ import annotations
-
 import copy
 import queue
 from collections.abc import Callable, Iterable

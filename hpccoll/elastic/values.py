@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values of a state: their names, and what is kept and sent of each."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from typing import Any

@@ -8,8 +8,6 @@ library does not know has its framework's name.
 Make the methods cheap that are called once per gradient and step: gradient, version, layout, address, changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 

@@ -10,8 +10,6 @@ of a level; only the three scalar products of each pair are summed over the rank
 the shares. That costs the bytes of a ring allreduce and log2(ranks) small allreduces.
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import contextlib

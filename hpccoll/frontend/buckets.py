@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Buckets of gradients: a bucket holds one gradient or a group, and is agreed, fused and reduced as one request."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence

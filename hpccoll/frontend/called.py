@@ -4,8 +4,6 @@
 The rest of the text is written in the front end's words where the error arises: ext/world/words.h.
 """
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations without their tensors: what a front end passes on from a function's arguments to its tensors."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from hpccoll.compression import Compression

@@ -6,8 +6,6 @@ between nodes (hpccoll.compression). The compressors here use that if possible; 
 tensors are converted before and after, as in Horovod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 

@@ -5,8 +5,6 @@ Adasum combines the changes of the optimizer's step, not the gradients, so that 
 and scaling (S. Maleki et al., MLSys 2021, section 4).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ It is a description and touches no tensor. Tapes and optimizers check their argu
 step says; what remains to a front end is how its tensors are sent.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import math

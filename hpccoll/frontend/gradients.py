@@ -5,8 +5,6 @@ the framework calls computed(gradient) --> Reducer returns a complete bucket -->
 synchronize()                          --> the missing buckets start, everything pending is finished
 """
 
-from __future__ import annotations
-
 import dataclasses
 import weakref
 from collections.abc import Callable, Iterable, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The handles of a front end's asynchronous calls."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self

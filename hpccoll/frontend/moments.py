@@ -13,8 +13,6 @@ Source: T. Chan, G. Golub, R. LeVeque, "Updating Formulae and a Pairwise Algorit
 1979. The arrays here are those of NumPy, or of a framework.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 __all__ = ["moments_of", "summands"]

@@ -4,8 +4,6 @@
 A request whose tensor has no name has none either: hpccoll matches such requests by their order, also after a join.
 """
 
-from __future__ import annotations
-
 import re
 import weakref
 from typing import Protocol

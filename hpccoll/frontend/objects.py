@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python objects between ranks. An object that cannot be pickled is an ObjectError (a RuntimeError) on all ranks."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the arguments of a DistributedOptimizer to the gradients that it reduces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 

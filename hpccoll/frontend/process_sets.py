@@ -5,8 +5,6 @@ Horovod has a register of process sets; the library has Worlds. This is the regi
 so a new default World starts with an empty register.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

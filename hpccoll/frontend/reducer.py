@@ -6,8 +6,6 @@ missing()                                          --> the other buckets, so tha
 started(bucket, pending), take_pending()           --> the buckets in flight, until the caller has finished them
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reduction of gradients: the operation, and the type between nodes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reductions under Horovod's names, and its arguments `op` and `average`."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -7,8 +7,6 @@ module reports those of a front end, also where the core has refused, with the t
 a name can be repeated under its name, so its refusal is not reported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -9,8 +9,6 @@ Common arguments: `name` of the tensor, or None; `waits`: the caller waits at on
 request for fusion.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast

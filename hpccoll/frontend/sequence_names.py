@@ -4,8 +4,6 @@
 A series of calls cycles through a fixed number of names, so the ranks need not agree on new names all the time.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import itertools

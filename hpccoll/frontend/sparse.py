@@ -5,8 +5,6 @@ One allgather sends the indices and the values of an entry side by side as bytes
 for all ranks if their gradients differ.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

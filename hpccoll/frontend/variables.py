@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ranks compare before the root's values go to the variables of all, and what else front ends share."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

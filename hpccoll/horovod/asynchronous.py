@@ -6,8 +6,6 @@ memory or in a GPU's, be strided or not, and have any dtype that the operation i
 itself is raised by the call; what the ranks disagree on is raised by synchronize().
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 

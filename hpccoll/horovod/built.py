@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's questions about transports: which are built, and which one is in use."""
 
-from __future__ import annotations
-
 from hpccoll import errors
 from hpccoll.default_world import current, is_initialized
 from hpccoll.net import mpi

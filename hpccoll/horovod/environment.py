@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """HOROVOD_ variables. Those with a counterpart are honoured; each of the others is reported as without effect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

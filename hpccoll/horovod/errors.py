@@ -4,8 +4,6 @@
 A ValueError reports what one rank can see by itself, a RuntimeError what happens between ranks: see hpccoll.errors.
 """
 
-from __future__ import annotations
-
 from hpccoll.elastic import HostsUpdatedInterrupt
 from hpccoll.errors import RecoverableError
 

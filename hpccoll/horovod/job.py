@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's init, rank, size, ... over the default World."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

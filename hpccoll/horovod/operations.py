@@ -5,8 +5,6 @@ A framework with automatic differentiation overrides the run_ methods: each gets
 the results, and every differentiable function goes through one of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@
 Horovod does not have them; their arguments follow those of Horovod's functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that succeed or fail on all ranks together."""
 
-from __future__ import annotations
-
 import os
 import platform
 import secrets

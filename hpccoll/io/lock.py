@@ -5,8 +5,6 @@ The lock is that of flock(2) on `state.h5.lock`, held by rank 0: the kernel give
 that happens. It is removed at the end; who finds that the file it has locked is not there any more begins again.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads checkpoints, on any number of ranks."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Sequence

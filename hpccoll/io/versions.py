@@ -14,8 +14,6 @@ version is unchanged, so if all ranks agree on a failure they remove the new fil
 interrupted cannot know the state of the others: no file is removed until a later `save` reaches (5).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes checkpoints: a file per node, or one file by MPI-IO. The steps are those of versions.py."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence

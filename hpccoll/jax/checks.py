@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the arguments of operations and optimizers; they run on this rank before it sends anything."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations outside of compiled programs: they run at once, on arrays whose values are known."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import weakref

@@ -4,8 +4,6 @@
 Decisions 39, 60 and 104 say what each part is for. tests/jax run with the oldest and the newest version of JAX.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -7,8 +7,6 @@ loop-invariant, but its result depends on other ranks, which make the call in ea
 result, such as a send, looks like unused code. So if a loop would lose a call, JAX moves and removes nothing in it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lowers an operation of a traced program to a custom call of XLA, which runs without Python (ext/xla)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ with this place or name in the program. This number is known when the program is
 inserted where they are called. Outside of programs, calls without a name match by their order.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -15,8 +15,6 @@ ValueError) before it sends anything. A later failure raises an HpccollError out
 JAX's JaxRuntimeError, whose text begins with the name of the HpccollError's class.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

@@ -15,8 +15,6 @@ A loop or a condition with calls is one step for XLA, which plans its memory tog
 when the calls of a level are ready, its loops and conditions run one after another, in the order of their calls' names.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any

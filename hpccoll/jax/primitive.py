@@ -6,8 +6,6 @@ differentiates its copy of it, so the transpose of a sum over the ranks is the i
 maps between the ranks: the transpose of an allgather is a reducescatter, and so on. docs/with-jax.md has the table.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finishes a lowered program: inserts functions where they are called, and numbers and orders the calls."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any

@@ -5,8 +5,6 @@ Such a pullback is a compiled program. XLA does not tell which thread has called
 the program starts. The tickets of the differentiated calls are arguments of the program.
 """
 
-from __future__ import annotations
-
 import functools
 import weakref
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ If a rank applies a pullback twice, the other ranks can match the two applicatio
 the same on all ranks if one thread makes them, but not if several threads do.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients, optimizers of optax, and parameters: trees of arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@
 It is imported when it is needed, so that a program with one backend needs none of the others.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's callbacks for Keras."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -6,8 +6,6 @@ itself is replaced, once. A program that bypasses it gets the same error in its 
 hpccoll.tensorflow.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

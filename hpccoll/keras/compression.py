@@ -5,8 +5,6 @@ The library converts float32 and float64 on its way between nodes; a compressor 
 operations of Keras, before and after.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import keras

@@ -7,8 +7,6 @@ decay and averages of weights) use the reduced gradients.
 """
 # ruff: noqa: SLF001 - the members of keras.Optimizer that are used here are those that its subclasses per backend use
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Iterable, Sequence

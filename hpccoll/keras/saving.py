@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """load_model(): loads a saved Keras model, with the optimizer distributed again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

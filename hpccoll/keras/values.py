@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values and variables between ranks, outside of the gradients of an optimizer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

@@ -6,8 +6,6 @@ MXNet computes in its engine's threads. So the adapter waits for all readers and
 the address; from then on the memory belongs to the library until the operation is done.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any

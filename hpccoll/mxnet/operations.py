@@ -4,8 +4,6 @@
 `priority` has no effect: the ranks agree on the order of the operations. A group of no arrays is returned as it is.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedTrainer for Gluon, DistributedOptimizer for modules, and a broadcast of parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ package adds a provider by an entry point of the group `hpccoll.nets`. The knob 
 World, and `auto` leaves the choice to `choose()`.
 """
 
-from __future__ import annotations
-
 from hpccoll.net import mpi
 from hpccoll.net.mpi import MpiNet
 from hpccoll.net.net_provider import Choice, Drivers, NetProvider

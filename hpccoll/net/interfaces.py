@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network interfaces of this machine. ext/transport/net/ucx_interfaces.c chooses those that lead to the others."""
 
-from __future__ import annotations
-
 import fcntl
 import ipaddress
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets over MPI messages, on a duplicate of the communicator of the rendezvous."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of every net provider."""
 
-from __future__ import annotations
-
 import enum
 from typing import NamedTuple, Protocol
 

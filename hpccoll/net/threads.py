@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets between ranks that are threads of one process."""
 
-from __future__ import annotations
-
 from hpccoll import _core
 from hpccoll.net.net_provider import Drivers
 from hpccoll.rendezvous import Rendezvous, ThreadRendezvous

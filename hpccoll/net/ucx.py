@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets over UCX, which need no MPI: the ranks exchange addresses through any rendezvous."""
 
-from __future__ import annotations
-
 import secrets
 
 from hpccoll import config, inherited

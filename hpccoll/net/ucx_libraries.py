@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds and opens UCX's library, libucp.so.0: the first usable one in several places."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns trace records (ext/loop/loop.h) into the events of a timeline: the phases of each request."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

@@ -5,8 +5,6 @@ The coordinator, its rules and the workers are those of hpccoll.tools.launch.ela
 a host, an actor is a worker, and the list of live nodes replaces the output of a discovery script.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Mapping

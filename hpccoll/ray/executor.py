@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RayExecutor: Ray starts the ranks, and functions are called on all of them; Horovod's interface."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

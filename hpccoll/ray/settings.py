@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a RayExecutor."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hpccoll import errors

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A backend for Ray Train: its workers find each other in `hpccoll.init()`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of a RayExecutor: the code in the actor."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workers of a RayExecutor of fixed size: actors in a placement group."""
 
-from __future__ import annotations
-
 import math
 import time
 import traceback

@@ -7,8 +7,6 @@ A rendezvous exchanges small values and reports which ranks share a machine. It 
 process.
 """
 
-from __future__ import annotations
-
 from hpccoll.rendezvous.coordinator import CoordinatedRendezvous
 from hpccoll.rendezvous.mpi import MpiRendezvous
 from hpccoll.rendezvous.pmix import PmixRendezvous

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values that ranks exchange before there is a World, as bytes: JSON, so that reading them executes nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

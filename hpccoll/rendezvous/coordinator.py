@@ -7,8 +7,6 @@ each exchange; if a rank is lost meanwhile, the launcher notifies the others at 
 this connection while it runs collectives.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

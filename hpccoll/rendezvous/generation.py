@@ -7,8 +7,6 @@ answers each hello, by its number; a rank that finds the answer to its number jo
 not join after the answer to its hello, that hello is of a dead process, and rank 0 waits for a new hello.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Iterable

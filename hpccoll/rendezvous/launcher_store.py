@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store that `hpccoll run` keeps for a job without MPI, as a rank sees it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 The ranks of the job do not wait for its preparations: it gets a World of its own, until run() lets it come in.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hpccoll.launch_protocol import Place

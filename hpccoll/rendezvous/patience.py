@@ -5,8 +5,6 @@
 a separate thread, and the rank waits for the thread.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

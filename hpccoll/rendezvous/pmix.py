@@ -6,8 +6,6 @@ authentication. An exchange waits for all ranks of the job, for ever if one has 
 to make a World.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar

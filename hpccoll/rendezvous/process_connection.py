@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A connection that a process makes once, at the first call; a forked child does not share it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of every rendezvous, and the agreement of its ranks that a step has succeeded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar

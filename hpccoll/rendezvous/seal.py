@@ -5,8 +5,6 @@ The code (HMAC-SHA256) also covers the record's key, which names the rendezvous,
 that was changed, moved to another key, or replayed from another rendezvous is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

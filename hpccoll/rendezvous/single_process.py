@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendezvous of a single process."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from hpccoll.rendezvous import codec

@@ -5,8 +5,6 @@ Any process that reaches a store can write to it. So records are JSON, which exe
 the ranks share a secret.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any, TypeVar

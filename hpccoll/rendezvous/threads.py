@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendezvous of ranks that are threads of one process."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, TypeVar
 

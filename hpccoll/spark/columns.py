@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columns of a DataFrame: those that Arrow has, and those that NumPy has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's side: a barrier stage with a task per rank, over RDDs, or over DataFrames where there are none."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import pickle

@@ -6,8 +6,6 @@ if an executor is lost, its agents and workers end, the others continue, and Spa
 agents, which are new slots.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import pickle

@@ -5,8 +5,6 @@ The agent lives as long as its connection to the driver. If the connection break
 task fails, and Spark's retry starts the next agent.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

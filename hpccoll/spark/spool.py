@@ -5,8 +5,6 @@ A rank is another process than the task that gets the rows, and reads them in ev
 rows are in the page cache while the machine has memory for them, and on the disk beyond that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator

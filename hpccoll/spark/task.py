@@ -6,8 +6,6 @@ task, and the task reports its end to the driver, also after a crash. So a task 
 loss of an executor fails the stage.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ It works in graphs of sessions, in tf.function and eagerly: when the program run
 is equal on all ranks, because all of them make the same number of passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

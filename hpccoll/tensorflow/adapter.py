@@ -5,8 +5,6 @@
 The library reads a tensor in host memory in place. A tensor on a GPU is first copied to host memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Sequence

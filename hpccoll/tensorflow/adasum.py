@@ -5,8 +5,6 @@ An alltoall gives each rank its share of all vectors; on each level an allreduce
 an allgather puts the shares together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ docs/gradients.md has a table. With Sum, they differentiate the sum over the ran
 broadcast, the mean.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How each operation runs: at once, recorded by a tape, as a part of a graph, or compiled by XLA."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

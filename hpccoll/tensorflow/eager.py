@@ -6,8 +6,6 @@ thread calls with a name that is in flight, the general path raises the error at
 operation ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

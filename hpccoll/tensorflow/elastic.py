@@ -4,8 +4,6 @@
 See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """rank(), size() and the like as tensors whose values are found when a program runs, not when it is traced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

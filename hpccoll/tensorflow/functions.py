@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables and objects from one rank to all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers the derivative of each operation with TensorFlow, for graphs; the operation's attributes determine it."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

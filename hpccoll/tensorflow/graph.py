@@ -5,8 +5,6 @@ The operation runs without Python (ext/tensorflow). Everything except the tensor
 In a program that XLA compiles it becomes a custom call instead (hpccoll.tensorflow.xla).
 """
 
-from __future__ import annotations
-
 import struct
 import weakref
 from collections.abc import Sequence

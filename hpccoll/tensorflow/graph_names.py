@@ -10,8 +10,6 @@ graph to the name (ext/tensorflow/kernels.c). A program that XLA compiles has no
 its graphs are numbered together, and each call of a function in it is traced again (retraced.py).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref

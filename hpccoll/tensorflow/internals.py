@@ -5,8 +5,6 @@ Decision 45 lists the purpose of each part, and the first version of TensorFlow 
 the oldest and the newest version.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

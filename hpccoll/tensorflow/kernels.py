@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads ext/tensorflow at its first use: our operations for TensorFlow's registry, and memory for results."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

@@ -14,8 +14,6 @@ of a program are separate graphs, too, and XLA inserts them where they are calle
 that they do not know, and have no levels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

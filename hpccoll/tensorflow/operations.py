@@ -10,8 +10,6 @@ Arguments that many of them share:
 - `process_set`: the ranks that take part; roots are global ranks.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers of TensorFlow 1 (tf.compat.v1.train) that see the gradients of all ranks."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

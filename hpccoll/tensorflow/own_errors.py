@@ -4,8 +4,6 @@
 In a graph the kernels raise TensorFlow's own classes, with the same codes (hc_gate_code() in ext/gate/gate.h).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -7,8 +7,6 @@ whose loss has other steps (because it makes more calls, for example) may have a
 waits for a derivative that the other one computes later. No rank can see this before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

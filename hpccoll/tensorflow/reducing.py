@@ -5,8 +5,6 @@ Each gradient is a separate operation that is named after its variable, so ranks
 In a graph, each operation begins when its gradient is computed. The library fuses them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Container, Sequence

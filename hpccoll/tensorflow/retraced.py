@@ -12,8 +12,6 @@ of the whole program. A function that cannot be traced again (a ConcreteFunction
 called only once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import weakref

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalization over the samples of all ranks, as a layer of Keras."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

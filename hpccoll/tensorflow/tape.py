@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tapes whose gradients are those of all ranks."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

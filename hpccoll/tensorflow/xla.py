@@ -5,8 +5,6 @@ It is the custom call of hpccoll.jax, in a program of StableHLO that has nothing
 registers a custom call, so ext/xla does it through XLA's own table of functions.
 """
 
-from __future__ import annotations
-
 import functools
 import weakref
 from collections.abc import Mapping, Sequence

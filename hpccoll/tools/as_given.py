@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How commands write what the locale cannot encode: bytes of names as they are, characters by number."""
 
-from __future__ import annotations
-
 import codecs
 
 __all__ = ["AS_GIVEN"]

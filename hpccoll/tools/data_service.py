@@ -7,8 +7,6 @@ server could not be started, and that the servers shall end. It is the key-value
 over authenticated connections. hpccoll.tensorflow.data starts the servers of tf.data.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

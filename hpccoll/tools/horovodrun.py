@@ -7,8 +7,6 @@ FLAGS has each flag of Horovod 0.28 with its counterpart here. A flag without a 
 if the job does not need it, and refused with a message otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from typing import Any, NamedTuple
@@ -122,7 +120,7 @@ FLAGS = (
 )
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll horovodrun`."""
     made = commands.add_parser("horovodrun", help="run, with the flags of Horovod's launcher", allow_abbrev=False)
     add_flags(made)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers in the options of commands, which argparse refuses before anything starts if they make no sense."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 # ruff: noqa: D102 - hpccoll.frontend.adapter has the methods' docstrings
 """PyTorch's adapter for hpccoll.frontend."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """init() of Horovod's interface for PyTorch. Under torchrun the ranks find each other through its store."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from datetime import timedelta

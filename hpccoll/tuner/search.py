@@ -10,8 +10,6 @@ At the end it compares the best setting with the defaults in the same way, in ne
 faster by chance is not kept.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

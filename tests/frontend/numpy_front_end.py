@@ -4,8 +4,6 @@
 It shows all that a framework has to provide; the contract tests of this folder test it like PyTorch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@
 Source: hpccoll/tools/launch/direct/places.py; recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

@@ -4,8 +4,6 @@
 Source: recorded; the names are in MPICH's src/pm/hydra. MPI_LOCALRANKID tells it from other launchers with PMI.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

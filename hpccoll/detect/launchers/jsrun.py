@@ -5,8 +5,6 @@ Source: IBM Spectrum LSF's documentation of jsrun; the variables of a rank on a 
 pull request 5598. Not recorded: no such machine was at hand. Open MPI's variables are set as well, and say the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

@@ -5,8 +5,6 @@ Source: "Environment variables set for job execution" of IBM Spectrum LSF; for t
 Cluster System Management (CAST, csmi/src/launch). Not recorded: LSF cannot run here; tests/lsf has a stand-in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from hpccoll.detect.hosts import Allocation, of_lines, of_pairs

@@ -4,8 +4,6 @@
 Source: "Environment variables set for MPI applications" of Open MPI's documentation; recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

@@ -5,8 +5,6 @@ Source: mpiexec(1) and the user guides of ALCF. Not recorded: no such machine wa
 too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

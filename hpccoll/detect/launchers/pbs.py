@@ -4,8 +4,6 @@
 Source: pbs_environment(7) and qsub(1B) of OpenPBS. Not recorded: PBS cannot run here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from hpccoll.detect.hosts import Allocation, of_lines

@@ -4,8 +4,6 @@
 Source: Flux RFC 13, "Simple Process Manager Interface v1", which describes common practice; recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

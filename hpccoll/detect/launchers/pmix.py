@@ -6,8 +6,6 @@ Its variables do not give the number of processes.
 Source: PMIx Standard 5.0, "Environmental variables"; recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

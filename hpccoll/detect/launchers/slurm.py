@@ -5,8 +5,6 @@ Source: "OUTPUT ENVIRONMENT VARIABLES" of srun(1) and sbatch(1); recorded, heter
 node and tasks count over all components.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 

@@ -4,8 +4,6 @@
 Source: "torchrun (Elastic Launch)", section Environment Variables, of PyTorch's documentation; recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll.detect.job_place import Place, read

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SparkBackend: how an estimator starts its ranks, under Horovod's name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

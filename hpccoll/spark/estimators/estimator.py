@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the estimators of all frameworks do: check, start a rank on each part of the rows, and make a model."""
 
-from __future__ import annotations
-
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job of an estimator on a rank: what it trains with, its batches, and its checkpoints."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

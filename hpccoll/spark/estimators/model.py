@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the models of all frameworks do: add columns of predictions to a DataFrame."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@
 A parameter of Horovod's that makes no sense here is refused by its name, with a sentence.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from hpccoll.errors import InvalidArgumentError

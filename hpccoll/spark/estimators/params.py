@@ -4,8 +4,6 @@
 A model and its optimizer share tensors, so all parameters are pickled at once, into the metadata that Spark ML saves.
 """
 
-from __future__ import annotations
-
 import base64
 import pickle
 from collections.abc import Callable, Iterable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """KerasEstimator: trains a model of Keras 3 on the rows of a DataFrame."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """KerasModel: calls a model of Keras 3 for each row of a DataFrame."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training of a model of Keras on a rank, over its batches; without Spark."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from collections.abc import Iterator, Sequence

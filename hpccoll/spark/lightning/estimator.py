@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchEstimator for Lightning: trains a LightningModule on the rows of a DataFrame, by Lightning's own Trainer."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

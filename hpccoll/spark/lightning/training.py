@@ -5,8 +5,6 @@ The Trainer sees each rank as a node with one device. Batches of a step may have
 multiplies a rank's loss by its share of the rows before backward(), and the logs have the loss of the module.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import tempfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchEstimator: trains a module of PyTorch on the rows of a DataFrame."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

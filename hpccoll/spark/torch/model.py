@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchModel: calls a module of PyTorch for each row of a DataFrame."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training of a module on a rank, over its batches; without Spark."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Sequence

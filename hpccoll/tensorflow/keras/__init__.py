@@ -4,8 +4,6 @@
 >>> import hpccoll.tensorflow.keras as hvd  # in place of import horovod.tensorflow.keras as hvd
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

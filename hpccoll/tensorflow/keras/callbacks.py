@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.tensorflow.keras.callbacks under its name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hpccoll.keras import callbacks

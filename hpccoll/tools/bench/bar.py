@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A progress bar on standard error, where that is a terminal and tqdm is installed; otherwise nothing."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -5,8 +5,6 @@ The first rank of each host starts them. They end with it however it ends: each 
 parent is still that rank.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `hpccoll bench`: measures inside a job, or starts one; `show`, `merge`, `compare` read its files."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys
@@ -46,7 +44,7 @@ UNTIL_SAID = 2.0
 """Seconds that the other ranks leave rank 0 to print the error: mpirun ends the job when the first rank fails."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll bench`."""
     parser = commands.add_parser(
         "bench",

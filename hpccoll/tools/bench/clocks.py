@@ -7,8 +7,6 @@ sample for which a rank is late is dropped (the window scheme of Hunold and Carp
 Synchronizing Clocks and Processes on Benchmarking MPI Collectives"). A second measurement finds clocks that drift.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ output, algbw is bytes divided by time, and busbw is algbw times a factor that m
 of the slowest link, whatever the number of ranks. nccl-tests has no scan, exscan and barrier: the factor is 1 there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

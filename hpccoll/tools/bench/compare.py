@@ -5,8 +5,6 @@ Both are over launches: two launches of one program differ by more than the samp
 samples calls that a difference.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

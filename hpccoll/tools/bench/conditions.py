@@ -5,8 +5,6 @@ It refuses ranks that run alone, more ranks than processors, and ranks with diff
 become warnings, which are stored with the results.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -6,8 +6,6 @@ engines in one process; the benchmark carries their messages, counts them, and m
 counts of the predecessor's scheme, by its published rules, are shown beside them.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ the latency is measured after every few samples. Two latencies that differ by mo
 those of one L3, two L3s and two sockets differ by 2 or more, those of one distance by up to 1.6 under load.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import platform

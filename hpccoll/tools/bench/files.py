@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HDF5 file of results: raw samples, and the facts to judge and repeat them. See docs/measure.md."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from dataclasses import asdict

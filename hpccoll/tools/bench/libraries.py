@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """hpccoll and its peers behind one interface: a call that runs one collective. Only chosen libraries are imported."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

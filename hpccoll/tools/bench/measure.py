@@ -7,8 +7,6 @@ not count. The contestants take turns after every few samples, a batch, so that 
 of them alike. A batch during which the cores came nearer to each other or farther apart is left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -12,8 +12,6 @@ Collectives are counted as MPI libraries do them at these sizes: allreduce by re
 largest power of two are folded in: two messages each), gather and broadcast over a binomial tree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2

@@ -5,8 +5,6 @@ They use MPI if the job has it, so that measuring disturbs all libraries alike; 
 operations of hpccoll.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import numpy as np

@@ -5,8 +5,6 @@ A hook on each parameter notes the time at which its gradient has been accumulat
 that it can be replayed at the speed of another device; the shares themselves are those of the device that recorded.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import platform

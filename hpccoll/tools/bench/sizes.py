@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes of messages as users write them: `8:64M`, `8:64M:4` (by factors of 4), `4,1K,64M`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the jobs of a measurement: `hpccoll run`, several times, with the environments of the peers in turn."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

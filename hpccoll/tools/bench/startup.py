@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of init(), subset() and split() for a rank of a very large job: CPU time, received bytes, memory."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -8,8 +8,6 @@ Benchmarking Is Still Not As Easy As You Think"). So what is said about a progra
 way: `estimate` gives times, speed-ups, efficiencies and ratios, from the replicates that `resampled` draws.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

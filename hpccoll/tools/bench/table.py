@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results as text, in columns like those of the OSU micro-benchmarks, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

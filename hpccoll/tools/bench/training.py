@@ -7,8 +7,6 @@ is given to the library when it is ready; the step ends when all are summed. The
 communication.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

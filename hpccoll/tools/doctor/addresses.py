@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names and network interfaces: each host's name and addresses, and which of the addresses are decoys."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The installation: its compiled parts, Python, and equal versions on all ranks."""
 
-from __future__ import annotations
-
 import platform
 import sys
 

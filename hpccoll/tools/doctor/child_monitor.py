@@ -5,8 +5,6 @@ MPI_Init does not return in many broken set-ups, holds Python's lock meanwhile, 
 another process than the one that reports.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clocks of the nodes, which are compared when the network is measured."""
 
-from __future__ import annotations
-
 from hpccoll.checks.finding import ERROR, WARNING, Finding
 from hpccoll.checks.survey import Survey
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `hpccoll doctor`: reads the arguments, gets a report with or without MPI, and prints it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -50,7 +48,7 @@ MPI. Exit status: 0 no errors, 1 errors, 2 usage.
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll doctor`."""
     parser = commands.add_parser("doctor", help="why it hangs, fails or is slow", description=DESCRIPTION)
     add = parser.add_argument

@@ -6,8 +6,6 @@ that hpccoll has never touched, through the few functions needed for it, in a pr
 opened the driver must not fork, so it is used in separate processes.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

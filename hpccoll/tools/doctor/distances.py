@@ -4,8 +4,6 @@
 Collectives inside a node take two to four times as long between cores that share no cache as between those that do.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

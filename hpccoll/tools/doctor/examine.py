@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examines all ranks of an exchange together, and makes the report."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import socket

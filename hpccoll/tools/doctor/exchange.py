@@ -4,8 +4,6 @@
 They do not use hpccoll's rendezvous (hpccoll/rendezvous), because they must continue if a rank is missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

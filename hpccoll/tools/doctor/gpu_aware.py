@@ -6,8 +6,6 @@ answer (MPIX_Query_cuda_support) is no proof, so real numbers are sent and compa
 will try: the verdict (hpccoll/checks/proofs.py) is about that, even if the trial ends the process.
 """
 
-from __future__ import annotations
-
 import platform
 from typing import Any
 

@@ -4,8 +4,6 @@
 `hpccoll doctor --gpu-aware`, a separate job step, tries whether MPI can use their memory (gpu_aware.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

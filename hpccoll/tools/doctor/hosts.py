@@ -4,8 +4,6 @@
 It involves neither MPI nor a launcher's daemons, so it answers even where `mpirun` itself hangs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rank of this process in its job as the launcher gives it, before MPI is up."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measured allreduce inside a node, against what the machine should reach."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hpccoll.checks import placement

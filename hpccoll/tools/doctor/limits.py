@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of a process: locked memory, open files, stack."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Links for bytes between two nodes: through MPI, like a training's bytes, or through TCP if MPI is not up."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any, Protocol
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what else uses the cores of quiet ranks: other processes, a hypervisor, a control group."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

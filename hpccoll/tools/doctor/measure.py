@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures latency, bandwidth and clock difference of pairs of nodes, and collective operations."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

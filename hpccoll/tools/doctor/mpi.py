@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MPI libraries of mpi4py and hpccoll, the thread level, and whether MPI_Init returns."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import asdict
 

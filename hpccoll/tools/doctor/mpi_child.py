@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The child process that calls MPI: it exchanges reports with the other ranks through it, and is examined with them."""
 
-from __future__ import annotations
-
 from hpccoll import inherited
 from hpccoll.checks.survey import RankReport
 from hpccoll.tools.doctor import examine, exchange, mpi

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measured network: slow nodes, slow links, and devices that are not used."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The addresses of the nodes in the network, and what would order the nodes of a World of these ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from hpccoll import config, errors, node_order

@@ -5,8 +5,6 @@ It is a listener of `hpccoll run` with another secret: a token of this node, whi
 exchange (MPI, ssh, or a folder of the user), and HPCCOLL_SECRET where the launcher gave one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hmac

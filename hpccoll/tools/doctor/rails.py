@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rails: the network devices of a node, and the device that is nearest to each rank."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -6,8 +6,6 @@ docker0, and another program may own a port. After the handshake a large message
 path do not fit, small messages arrive and large ones are lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import socket

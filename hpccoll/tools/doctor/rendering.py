@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders the report as text, in plain lines that suit a log file."""
 
-from __future__ import annotations
-
 import textwrap
 
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schedule of measurements: pure functions of the number of nodes and of the results so far."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hpccoll.checks.finding import Facts

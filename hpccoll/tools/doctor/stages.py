@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The child's side of child_monitor.py: a process that names each stage before it begins."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGTERM as an exception: many launchers end a job when one rank aborts, and each rank first prints its report."""
 
-from __future__ import annotations
-
 import signal
 
 

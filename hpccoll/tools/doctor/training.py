@@ -13,8 +13,6 @@ The bandwidth term is the lower bound of an allreduce (Patarasuk and Yuan 2009).
 overlap in chunks, so the slower one counts. The formula leaves out contention of many links in one switch.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables that leave Open MPI without a way between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hpccoll import detect

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hpccoll doctor --gpu-aware`: a child tries device memory (gpu_aware.py); the verdict is printed and recorded."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """UCX, the network of a job without MPI: the library that a World would use, and whether all ranks have it."""
 
-from __future__ import annotations
-
 from hpccoll import config, errors
 from hpccoll.checks.finding import WARNING, Facts, Finding
 from hpccoll.checks.survey import Survey

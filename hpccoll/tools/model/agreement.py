@@ -5,8 +5,6 @@ The leaders of the nodes form a heap of the fan-out, the other ranks of a node o
 from the deepest rank to the root, and the entry goes the same way down.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 FANOUT = 16

@@ -4,8 +4,6 @@
 The C code chooses (`hpccoll._core`); messages and bytes follow from its choice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

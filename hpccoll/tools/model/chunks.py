@@ -5,8 +5,6 @@ hierarchy.c chooses the rails, allreduce.c the size of a chunk, layout.c (shm) h
 have the same number of ranks here, and the same cuts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hpccoll.tools.model.messages import SIZES, ceil_div

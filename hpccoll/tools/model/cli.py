@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `hpccoll model`: fit parameters to a file of `hpccoll bench`, and predict other numbers of nodes."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -36,7 +34,7 @@ MEANINGS = {
 }
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll model`."""
     parser = commands.add_parser("model", help="fit a cost model to measured times, and predict more nodes")
     actions = parser.add_subparsers(required=True, metavar="ACTION")

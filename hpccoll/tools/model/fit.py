@@ -12,8 +12,6 @@ What no case determines keeps the wide distribution that it had before anything 
 and a prediction that depends on it is refused.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -4,8 +4,6 @@
 The choice is that of the C code; a test compares messages and bytes with the counters of real jobs.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

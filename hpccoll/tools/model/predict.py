@@ -7,8 +7,6 @@ Overlapping work counts once: an allreduce takes as long as its busiest part (th
 the rounds of all chunks divided by the chunks in flight), plus the time of the first chunk before that part.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

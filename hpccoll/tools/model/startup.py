@@ -6,8 +6,6 @@ each rank also sends a digest, and the first rank of each different value sends 
 numbers. `hpccoll bench startup` measures one rank of so many, and a test compares what it received.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of `hpccoll bench control` and `hpccoll bench startup`: rows of tables, and lines over ranks."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model's predictions for more nodes than a study has measured, drawn beside the curves in another style."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hpccoll.tools.bench.results import Case, Results, ResultsError

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `hpccoll study`: run, status, collect and report on the file of a study."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys
@@ -16,7 +14,7 @@ from hpccoll.tools.study import book, collect, jobs, launches, page, plan, rank
 from hpccoll.tools.study.plan import Study
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll study`."""
     parser = commands.add_parser(
         "study", help="run a scaling study: jobs from a TOML file, a page and figures from their results"
@@ -49,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, function: Callable[..., int], what: str
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, function: Callable[..., int], what: str
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=what, description=what)
     parser.add_argument("file", type=Path, metavar="STUDY.toml")

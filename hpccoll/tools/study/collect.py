@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merges the results of a study's runs into one file, and refuses implausible ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data of a report's figures and tables: medians, speed-up and efficiency, each with its interval."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@ axes of all figures are of one height, whatever stands around them, so that they
 contestant has one colour on a page, and so has a part of a step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

@@ -6,8 +6,6 @@ The folder of a study has its results: runs/*.h5 (a file exists only if its run 
 missing runs.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import subprocess

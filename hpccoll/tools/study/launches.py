@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that each rank of a run executes, and whether the study's file still describes it."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a study: one page that opens without a server, figures for print and tables for LaTeX."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Callable, Sequence

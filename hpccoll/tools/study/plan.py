@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A study, as its TOML file describes it, and its runs. The fields are the keys of the file."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

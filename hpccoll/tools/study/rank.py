@@ -4,8 +4,6 @@
 Rank 0 reads its program's output and prints it; the other ranks become the program.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

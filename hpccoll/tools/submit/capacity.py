@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks whether a partition of Slurm is large enough for a job. If not, the job would wait for ever or be refused."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `hpccoll trace`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import textwrap
@@ -16,7 +14,7 @@ __all__ = ["add_parser", "show"]
 WIDTH = 116
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll trace`."""
     parser = commands.add_parser("trace", help="what the ranks of a job did last: who diverged, who waits for whom")
     actions = parser.add_subparsers(required=True, metavar="ACTION")

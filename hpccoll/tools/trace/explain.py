@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explains in sentences which rank diverged, at which call, and which rank waits for which."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator
 

@@ -5,8 +5,6 @@ A rank that can handle a signal also writes the stacks of its threads. A rank th
 cannot; its trace is still read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unmatched point-to-point messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hpccoll.text import capitalized

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slow ranks, which make their requests later than the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import median
 

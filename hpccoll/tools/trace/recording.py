@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the trace of one rank: the file that the rank wrote, or its ring in memory (ext/loop/trace.h)."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import struct

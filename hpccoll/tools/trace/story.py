@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requests of one rank, from its records, and the progress of each."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from hpccoll import _core

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the settings that are better than the defaults, from samples that were taken in turn."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hpccoll tune`: measures candidates for each knob in turn with the defaults, and writes those that are faster."""
 
-from __future__ import annotations
-
 import argparse
 import platform
 import sys
@@ -38,7 +36,7 @@ Measure = Callable[[Sequence[str], Mapping[str, Mapping[str, Any]]], Results]
 """Measures a workload (words of `hpccoll bench`) with the defaults and with arms, in turn."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Describe `hpccoll tune`."""
     parser = commands.add_parser("tune", help="find knobs for this machine by measuring, and write a site file")
     parser.add_argument("-np", "-n", dest="ranks", type=whole(1), help="ranks (default: one per core)")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts the arguments that torch.distributed passes to a backend: options, reductions, lists of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 >>> torch.distributed.init_process_group("hpccoll")
 """
 
-from __future__ import annotations
-
 import weakref
 from functools import wraps
 from types import FunctionType

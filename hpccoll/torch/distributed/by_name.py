@@ -4,8 +4,6 @@
 torch's own functions stay as they are for the groups of other backends.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from datetime import timedelta

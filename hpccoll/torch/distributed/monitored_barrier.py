@@ -5,8 +5,6 @@ Each rank tells rank 0 that it has come, and rank 0 tells all of them who has no
 comes longer than the time limit.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@
 The calls of a group match by their order, so a refused one counts.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendezvous of a process group: that of the job's launcher (MPI, or a store without it), else torch's store."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums of sparse tensors: the entries of all ranks are gathered, and those of one place are added on each rank."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.torch.elastic.sampler: hpccoll.elastic.ElasticSampler, padded, as a sampler of PyTorch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

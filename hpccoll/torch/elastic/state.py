@@ -4,8 +4,6 @@
 A handler saves, restores and synchronizes objects of one class. Programs may register their own handlers.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable
 from pathlib import Path

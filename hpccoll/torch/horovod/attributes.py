@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every DistributedOptimizer has: attributes under Horovod's names, and groups of parameters that come later."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's functions for the state of a training: broadcasts of parameters and optimizers."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Iterable, Mapping

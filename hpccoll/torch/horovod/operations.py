@@ -15,8 +15,6 @@ The gradients are Horovod's:
 So Sum differentiates the sum over the ranks, and Average the mean.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalisation over the samples of all ranks; hpccoll.frontend.moments has the sums."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

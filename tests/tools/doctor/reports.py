@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of invented ranks of a healthy cluster; a test changes the facts that it checks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hpccoll.checks.finding import Finding
