@@ -6,6 +6,7 @@ outside can match a call of the ranks inside.
 """
 
 from collections.abc import Iterable
+from functools import partialmethod
 from typing import Any, NoReturn
 
 from hpccoll import errors
@@ -45,43 +46,18 @@ class Outside:
         """Refuse an operation."""
         self.refuse(operation)
 
-    def blocking(self, operation: str, *_: Any) -> NoReturn:
-        """Refuse an operation."""
-        self.refuse(operation)
-
-    blocking_rows = blocking
-
-    def send(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse it."""
-        self.refuse("send")
-
-    send_now = send
-
-    def recv(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse it."""
-        self.refuse("recv")
-
-    recv_now = recv
-
-    def sendrecv(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse it."""
-        self.refuse("sendrecv")
-
-    def recv_bytes(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse it."""
-        self.refuse("recv_object")
-
-    def probe(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse it."""
-        self.refuse("probe")
+    blocking = blocking_rows = collective
 
     def plan_message(self, receives: bool, *_: Any) -> NoReturn:
-        """Refuse it."""
+        """Refuse a plan of messages."""
         self.refuse("recv_init" if receives else "send_init")
 
-    def capsule(self) -> NoReturn:
-        """Refuse it."""
-        self.refuse("capsule")
+    send = send_now = partialmethod(collective, "send")
+    recv = recv_now = partialmethod(collective, "recv")
+    sendrecv = partialmethod(collective, "sendrecv")
+    recv_bytes = partialmethod(collective, "recv_object")
+    probe = partialmethod(collective, "probe")
+    capsule = partialmethod(collective, "capsule")
 
 
 def check_inside(own: object, operation: str) -> None:
