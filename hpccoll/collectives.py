@@ -32,26 +32,9 @@ import numpy as np
 from hpccoll import _core, objects, programs
 from hpccoll.array_types import Array, ArrayT, Compressed, Named, Op, Scaled, T
 from hpccoll.compression import Compression
-from hpccoll.reductions import (
-    ADASUM,
-    AVERAGE,
-    BAND,
-    BOR,
-    BXOR,
-    LAND,
-    LOR,
-    LXOR,
-    MAX,
-    MIN,
-    PRODUCT,
-    SUM,
-    Reduction,
-)  # fmt: skip
+from hpccoll.reductions import SUM
 
-__all__ = [
-    "ADASUM", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Collectives",
-    "Handle", "Reduction",
-]  # fmt: skip
+__all__ = ["Collectives", "Handle"]
 
 Handle = _core.Handle
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from hpccoll import collectives, errors
+from hpccoll import errors, reductions
 from hpccoll._core import finish_all
 from hpccoll.collectives import Handle
 from hpccoll.frontend.adapter import ParameterAdapter, SparseParts
@@ -296,7 +296,7 @@ class Gradients(Generic[P, T]):
 
     def _start_sparse(self, bucket: Bucket, member: int, gradient: T | None) -> _Pending:
         adapter, spec = self.adapter, self.spec
-        if spec.op not in (collectives.SUM, collectives.AVERAGE):
+        if spec.op not in (reductions.SUM, reductions.AVERAGE):
             raise errors.UnsupportedError(f"the gradient of {self.names[member]} is sparse: Sum or Average only")
         if adapter.on_device(adapter.values(self.parameters[member])):
             raise errors.UnsupportedError(
@@ -325,7 +325,7 @@ class Gradients(Generic[P, T]):
         parameter = self.parameters[member]
         like = adapter.values(parameter)
         values = adapter.from_numpy(bits, adapter.dtype(like))
-        if self.spec.op == collectives.AVERAGE:
+        if self.spec.op == reductions.AVERAGE:
             values = adapter.divide(values, self.spec.world.size)
         parts = SparseParts(adapter.from_numpy(indices), values)
         adapter.set_gradient(parameter, adapter.from_sparse(parts, adapter.shape(like), coalesce=True))

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hpccoll import collectives, errors
+from hpccoll import errors, reductions
 from hpccoll.default_world import is_initialized
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.worlds import World
@@ -170,7 +170,7 @@ def compare_groups(groups: Sequence[Sequence[str]], world: World, name: str = AG
     """
     lines = [" ".join(group) for group in groups]
     digest = np.frombuffer(_digest(lines)[:8], np.uint64)
-    low, flipped_high = world.allreduce(np.concatenate([digest, ~digest]), collectives.MIN, name=name)
+    low, flipped_high = world.allreduce(np.concatenate([digest, ~digest]), reductions.MIN, name=name)
     if low == ~flipped_high:
         return
     by_rank = world.allgather_object(lines, name=name)

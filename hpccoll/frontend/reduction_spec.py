@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll import collectives, errors
+from hpccoll import errors
 from hpccoll._core import HOROVOD_WORDS, Buffer
-from hpccoll.collectives import Handle, Reduction
+from hpccoll.collectives import Handle
 from hpccoll.compression import Compression
 from hpccoll.frontend.called import of_call
+from hpccoll.reductions import AVERAGE, Reduction
 from hpccoll.worlds import World
 
 __all__ = ["BucketEntry", "ReductionSpec"]
@@ -32,7 +33,7 @@ class ReductionSpec:
     """The reduction of all gradients of an optimizer."""
 
     world: World
-    op: Reduction = collectives.AVERAGE
+    op: Reduction = AVERAGE
     compression: Compression | None = None
     """For float32 and float64; other types travel as they are."""
 

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpccoll import _core, compression, errors, programs
-from hpccoll.collectives import Handle, Reduction
+from hpccoll.collectives import Handle
 from hpccoll.default_world import current, is_initialized, when_made
 from hpccoll.jax import names, threads
 from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import enable_x64, wait_for_programs
+from hpccoll.reductions import Reduction
 from hpccoll.worlds import World
 
 __all__ = ["Begun", "begin", "open_gate", "refuse_other_thread", "run", "run_traced"]

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from hpccoll import _core, errors
-from hpccoll.collectives import Reduction
+from hpccoll.reductions import Reduction
 from hpccoll.torch.adapter import ADAPTER
 
 __all__ = [

@@ -13,10 +13,10 @@ from functools import partial
 import torch
 from torch._C._distributed_c10d import GradBucket
 
-from hpccoll.collectives import Reduction
 from hpccoll.compression import Compression
 from hpccoll.default_world import current
 from hpccoll.frontend.sequence_names import SequenceNames
+from hpccoll.reductions import Reduction
 from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.work import Work
 from hpccoll.worlds import World

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from hpccoll import errors
-from hpccoll.collectives import Reduction
 from hpccoll.frontend.adapter import SparseParts
 from hpccoll.frontend.sparse import SparseLayout
+from hpccoll.reductions import Reduction
 from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.arguments import reduction
 
