@@ -7,16 +7,14 @@ from pathlib import Path
 
 __all__ = ["explain"]
 
-HERE = Path(__file__).resolve().parent
 
-
-def explain(error: ImportError, folder: Path = HERE) -> ImportError:
+def explain(error: ImportError) -> ImportError:
     """Explain that hpccoll._core is missing, or was built for another Python.
 
     :param error: the error of the import
-    :param folder: the folder where the extension should be
     :returns: an error with the reason and a remedy; `error` itself if the extension exists and does not load
     """
+    folder = Path(__file__).resolve().parent
     built = sorted(path.name for path in folder.glob("_core.*.so"))
     if any(folder.joinpath(f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
         return error

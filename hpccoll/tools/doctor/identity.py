@@ -29,15 +29,15 @@ def read(env: Mapping[str, str]) -> Identity:
     return Identity(place.launcher, place.rank, place.size, place.job or _port_of_hydra())
 
 
-def _port_of_hydra(proc: Path = Path("/proc")) -> str:
+def _port_of_hydra() -> str:
     """Find the port that proxies of MPICH and Intel MPI connect to, in the command line of an ancestor process."""
     pid = os.getppid()
     try:
         while pid > 1:
-            command = (proc / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if found := re.search(r"--(?:control-port|upstream-port) (\S+)", command):
                 return found[1]
-            pid = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError):
         pass
     return ""

@@ -68,7 +68,7 @@ def length_of(
     return min(shard_bytes // SIZES[wire] * rails, limit)
 
 
-def rails_of(per_node: int, rails: int = 0) -> int:
+def rails_of(per_node: int, rails: int) -> int:
     """Return the ranks of a node that drive the network; `rails`: HPCCOLL_RAILS."""
     return max(1, min(rails or longest_bytes(per_node) // RAIL_BYTES, per_node))
 

@@ -26,7 +26,7 @@ class Layout:
     """Whether the cores of a task lie on several sockets."""
 
 
-def lay_out(site: Site, tasks: int | None = None, gpus: bool = True) -> Layout:
+def lay_out(site: Site, tasks: int | None = None, *, gpus: bool) -> Layout:
     """Divide the cores of a node evenly among its tasks.
 
     :param tasks: tasks per node; None: one per GPU, or without GPUs one per NUMA domain

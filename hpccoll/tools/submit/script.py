@@ -70,7 +70,7 @@ def render(site: Site, request: Request) -> str:
 
     request = replace(request, launcher=request.launcher or site.launcher)
     check(site, request)
-    layout = lay_out(site, request.tasks_per_node, request.gpus)
+    layout = lay_out(site, request.tasks_per_node, gpus=request.gpus)
     template = TEMPLATES.get(request.launcher) or TEMPLATES[site.scheduler, request.launcher]
     template = ELASTIC if request.min_nodes else template
     environment = Environment(
