@@ -356,11 +356,9 @@ class ObjectState(State):
         super().save()
 
     def restore(self) -> None:
-        """See State."""
         self._give(self._saved_state)
 
     def rollback(self) -> None:
-        """See State."""
         self._saved_state = self._older_state
 
     def sync(self) -> None:
@@ -389,11 +387,9 @@ class ObjectState(State):
                 setattr(self, name, fresh)
 
     def committed(self) -> Any:
-        """See State."""
         return self._saved_state
 
     def take(self, commit: Any) -> None:
-        """See State."""
         check_alike(commit, self._names)
         self._saved_state = commit
         ObjectState.restore(self)
@@ -422,7 +418,6 @@ class ArrayState(ObjectState):
             setattr(self, name, array)
 
     def save(self) -> None:
-        """See State."""
         super().save()
         if self.sharded:
             self._copies, self._older_copies = self._older_copies, self._copies
@@ -436,13 +431,11 @@ class ArrayState(ObjectState):
                 self._copies[name] = now.copy()
 
     def restore(self) -> None:
-        """See State."""
         super().restore()
         for name, kept in self._copies.items():
             self._put(name, kept)
 
     def rollback(self) -> None:
-        """See State."""
         super().rollback()
         self._copies, self._older_copies = self._older_copies, self._copies
 
@@ -458,11 +451,9 @@ class ArrayState(ObjectState):
         super().sync()
 
     def committed(self) -> Any:
-        """See State."""
         return super().committed(), self._copies
 
     def take(self, commit: Any) -> None:
-        """See State."""
         objects, arrays = commit
         for name, array in arrays.items():
             here = self._arrays.get(name)

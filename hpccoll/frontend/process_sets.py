@@ -81,7 +81,6 @@ class _GlobalProcessSet(ProcessSet):
 
     @property
     def own_world(self) -> World | None:  # type: ignore[override]
-        """See ProcessSet."""
         return current() if is_initialized() else None
 
 

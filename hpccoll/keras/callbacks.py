@@ -60,13 +60,11 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self.local_variables.append(variable)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         if not self.broadcast_done and all_built(self.model):
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del batch, logs
         if not self.broadcast_done:
             self._broadcast()
@@ -86,7 +84,6 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         del device
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """See keras.callbacks.Callback."""
         del epoch
         if logs is None or size() == 1:
             return
@@ -147,7 +144,6 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         self.current_epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         rate = self.model.optimizer
         try:
@@ -163,12 +159,10 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
                 raise errors.InvalidArgumentError("Keras does not know the steps of an epoch: give steps_per_epoch")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         self.current_epoch = epoch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         if self.current_epoch < self.start_epoch or (
             self.end_epoch is not None and self.current_epoch >= self.end_epoch
@@ -180,7 +174,6 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
             self._set(self.current_epoch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """See keras.callbacks.Callback."""
         del epoch
         if logs is not None:
             logs["lr"] = float(self.model.optimizer.learning_rate)
@@ -232,7 +225,6 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         )  # fmt: skip
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """See keras.callbacks.Callback."""
         super().on_epoch_end(epoch, logs)
         if epoch == (self.end_epoch or 0) - 1 and self.verbose > 0 and rank() == 0:
             rate = float(self.model.optimizer.learning_rate)

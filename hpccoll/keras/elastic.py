@@ -71,25 +71,21 @@ class KerasState(ObjectState):
         self._values = [np.array(keras.ops.convert_to_numpy(variable)) for variable in self._variables()]
 
     def save(self) -> None:
-        """See State."""
         if self.sharded:
             self._older_values = self._values
         self._keep()
         super().save()
 
     def restore(self) -> None:
-        """See State."""
         for variable, value in with_committed("KerasState", self._variables(), self._values):
             variable.assign(value)
         super().restore()
 
     def rollback(self) -> None:
-        """See State."""
         self._values = self._older_values
         super().rollback()
 
     def sync(self) -> None:
-        """See State."""
         broadcast_variables(self._variables(), self.source)
         super().sync()
 
@@ -101,11 +97,9 @@ class KerasState(ObjectState):
         super().reset()
 
     def committed(self) -> Any:
-        """See State."""
         return super().committed(), self._values
 
     def take(self, commit: Any) -> None:
-        """See State."""
         objects, self._values = commit
         super().take(objects)
         self.restore()
@@ -129,12 +123,10 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         """The steps of this epoch that the callback was told of: with steps_per_execution it is not told of each."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del epoch, logs
         self._made = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         before, self._made = self._made, batch + 1
         is_due = self._made // self.batches_per_commit > before // self.batches_per_commit
@@ -142,7 +134,6 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
             self._commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del epoch, logs
         self._commit()
 
@@ -160,17 +151,14 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.state, self._before = state, 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         self._before = self.state.batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         self.state.batch = self._before + batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del epoch, logs
         self.state.batch = self._before = 0
 
@@ -184,16 +172,13 @@ class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.state, self._before, self._first = state, 0, -1
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         self._before, self._first = self.state.epoch, -1
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         self._first = epoch if self._first < 0 else self._first
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         del logs
         self.state.epoch = self._before + epoch - self._first + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: ARG002, D102 - hpccoll.frontend.adapter has the methods' arguments and docstrings
+# ruff: noqa: ARG002 - hpccoll.frontend.adapter has the methods' arguments and docstrings
 """MXNet's adapter for hpccoll.frontend: arrays in host memory.
 
 MXNet computes in its engine's threads. So the adapter waits for all readers and writers of an array before it returns

@@ -174,7 +174,6 @@ class _SparkRunner(Runner):
         self._why = ""
 
     def run(self) -> int:
-        """See Runner."""
         try:
             return super().run()
         finally:

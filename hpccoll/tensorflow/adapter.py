@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: D102 - hpccoll.frontend.adapter has the methods' docstrings
 """TensorFlow's adapter for hpccoll.frontend: tensors that exist now.
 
 The library reads a tensor in host memory in place. A tensor on a GPU is first copied to host memory.

@@ -39,7 +39,6 @@ class TensorFlowOperations(Operations[Any]):
     name_unnamed = staticmethod(name_unnamed)
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
-        """See Operations."""
         if tf.executing_eagerly():
             return self._allreduce_now(call, tensors)
         compute = functools.partial(adasum.combine, self) if call.op is Adasum else graph.allreduce
@@ -70,7 +69,6 @@ class TensorFlowOperations(Operations[Any]):
         )
 
     def run_allgather(self, tensor: Any, name: str | None, process_set: ProcessSet) -> Any:
-        """See Operations."""
         if not tf.executing_eagerly():
             return graph.allgather(tensor, name, process_set)[0]
         if not could_possibly_record():
@@ -78,7 +76,6 @@ class TensorFlowOperations(Operations[Any]):
         return self._allgather_recorded([tensor], [name], process_set)[0]
 
     def run_grouped_allgather(self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
-        """See Operations."""
         members = names.members(name, len(tensors))
         if not tf.executing_eagerly():
             return [graph.allgather(x, member, process_set)[0] for x, member in zip(tensors, members, strict=True)]
@@ -105,7 +102,6 @@ class TensorFlowOperations(Operations[Any]):
         )
 
     def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
-        """See Operations."""
         if tf.executing_eagerly():
             return self._broadcast_now(tensor, root_rank, name, process_set)
         if not xla.compiles():
@@ -132,7 +128,6 @@ class TensorFlowOperations(Operations[Any]):
         )[0]
 
     def run_alltoall(self, tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
-        """See Operations."""
         if not tf.executing_eagerly():
             return graph.alltoall(tensor, splits, name, process_set)
         if not could_possibly_record():
@@ -152,7 +147,6 @@ class TensorFlowOperations(Operations[Any]):
         return output, rows
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
-        """See Operations."""
         if not tf.executing_eagerly():
             return graph.reducescatter(call, tensors)
         if not could_possibly_record():

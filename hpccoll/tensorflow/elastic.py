@@ -89,24 +89,20 @@ class TensorFlowState(ObjectState):
         self._values = self._read()
 
     def save(self) -> None:
-        """See State."""
         if self.sharded:
             self._older_values = self._values
         self._keep()
         super().save()
 
     def restore(self) -> None:
-        """See State."""
         self._write(self._values)
         super().restore()
 
     def rollback(self) -> None:
-        """See State."""
         self._values = self._older_values
         super().rollback()
 
     def sync(self) -> None:
-        """See State."""
         values = self._read()
         check_variables(values, self._variables(), "TensorFlowState", global_process_set, self.source)
         handles = [
@@ -117,11 +113,9 @@ class TensorFlowState(ObjectState):
         super().sync()
 
     def committed(self) -> Any:
-        """See State."""
         return super().committed(), self._values
 
     def take(self, commit: Any) -> None:
-        """See State."""
         objects, self._values = commit
         super().take(objects)
         self.restore()

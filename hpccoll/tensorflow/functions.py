@@ -125,11 +125,9 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
         self._assigned: Any = None
 
     def begin(self) -> None:
-        """See tf.compat.v1.train.SessionRunHook."""
         self._assigned = broadcast_global_variables(self.root_rank)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """See tf.compat.v1.train.SessionRunHook."""
         del coord
         session.run(self._assigned)
 

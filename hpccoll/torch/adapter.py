@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: D102 - hpccoll.frontend.adapter has the methods' docstrings
 """PyTorch's adapter for hpccoll.frontend."""
 
 import operator

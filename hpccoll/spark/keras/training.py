@@ -114,7 +114,6 @@ class _Checkpoint(keras.callbacks.Callback):
         self._job, self.history, self._scale = job, history, scale
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """See keras.callbacks.Callback."""
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(float(value))
         optimizer = self.model.optimizer

@@ -77,25 +77,20 @@ class _DictHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """See StateHandler."""
         if self.keeps_two:
             self._saved, self._older = self._older, self._saved
         self._saved = _copied(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
-        """See StateHandler."""
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def rollback(self) -> None:
-        """See StateHandler."""
         self._saved, self._older = self._older, self._saved
 
     def committed(self) -> Any:
-        """See StateHandler."""
         return self._saved
 
     def take(self, commit: Any) -> None:
-        """See StateHandler."""
         self._saved = commit
         self.restore()
 
@@ -108,7 +103,6 @@ class ModelStateHandler(_DictHandler):
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
-        """See StateHandler."""
         broadcast_parameters(self.value.state_dict(), root_rank=self.source)
 
 
@@ -116,11 +110,9 @@ class OptimizerStateHandler(_DictHandler):
     """Handles a torch.optim.Optimizer."""
 
     def restore(self) -> None:
-        """See StateHandler."""
         load_exactly(self.value, copy.deepcopy(self._saved))
 
     def sync(self) -> None:
-        """See StateHandler."""
         broadcast_optimizer_state(self.value, root_rank=self.source)
 
 
@@ -128,7 +120,6 @@ class SamplerStateHandler(_DictHandler):
     """Handles an ElasticSampler."""
 
     def sync(self) -> None:
-        """See StateHandler."""
         found = current().broadcast_object(self.value.state_dict(), self.source, name="hpccoll.elastic.sampler")
         self.value.load_state_dict(found)
 
@@ -199,19 +190,16 @@ class TorchState(ObjectState):
         super().__setattr__(name, value)
 
     def save(self) -> None:
-        """See State."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
     def restore(self) -> None:
-        """See State."""
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
 
     def sync(self) -> None:
-        """See State."""
         for name, handler in self._handlers.items():
             handler.source = self.source
             if name not in self.sharded:
@@ -219,7 +207,6 @@ class TorchState(ObjectState):
         super().sync()
 
     def rollback(self) -> None:
-        """See State."""
         for handler in self._handlers.values():
             handler.rollback()
         super().rollback()
@@ -229,11 +216,9 @@ class TorchState(ObjectState):
         return [value for value in handled if isinstance(value, ElasticSampler)] + super()._samplers()
 
     def committed(self) -> Any:
-        """See State."""
         return super().committed(), {name: handler.committed() for name, handler in self._handlers.items()}
 
     def take(self, commit: Any) -> None:
-        """See State."""
         objects, handled = commit
         check_alike(handled, self._handlers)
         super().take(objects)

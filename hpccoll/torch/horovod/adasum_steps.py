@@ -28,7 +28,6 @@ class AdasumSteps(Attributes):
         self._passes = passes
 
     def reduce_added(self, parameters: Sequence[torch.Tensor], names: Sequence[str], first: int) -> None:
-        """See Attributes."""
         del first
         self._deltas.add(parameters, names)
 

@@ -82,7 +82,6 @@ class Attributes(_Base):
 
     @property
     def gradient_predivide_factor(self) -> float:
-        """See DistributedOptimizer."""
         return self._given.gradient_predivide_factor
 
     @property

@@ -62,13 +62,11 @@ class TorchOperations(Operations[Tensor]):
     """Operations that autograd records if one of the tensors requires a gradient."""
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Allreduce, self, call, *tensors))
         return super().run_allreduce(call, tensors)
 
     def run_allgather(self, tensor: Tensor, name: str | None, process_set: ProcessSet) -> Tensor:
-        """See Operations."""
         if _recorded(tensor):
             (result,) = _apply(_Allgather, self, [name], process_set, tensor)
             return result  # type: ignore[no-any-return]
@@ -77,13 +75,11 @@ class TorchOperations(Operations[Tensor]):
     def run_grouped_allgather(
         self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
     ) -> list[Tensor]:
-        """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Allgather, self, names.members(name, len(tensors)), process_set, *tensors))
         return super().run_grouped_allgather(tensors, name, process_set)
 
     def run_broadcast(self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
-        """See Operations."""
         if _recorded(tensor):
             return _apply(_Broadcast, self, tensor, root_rank, name, process_set)  # type: ignore[no-any-return]
         return super().run_broadcast(tensor, root_rank, name, process_set)
@@ -91,7 +87,6 @@ class TorchOperations(Operations[Tensor]):
     def run_alltoall(
         self, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
     ) -> tuple[Tensor, Tensor]:
-        """See Operations."""
         if _recorded(tensor):
             return _apply(_Alltoall, self, tensor, splits, name, process_set)  # type: ignore[no-any-return]
         return super().run_alltoall(tensor, splits, name, process_set)
@@ -99,13 +94,11 @@ class TorchOperations(Operations[Tensor]):
     def run_scatter(
         self, tensor: Tensor, root_rank: int, splits: Any, name: str | None, process_set: ProcessSet
     ) -> Tensor:
-        """See RootedOperations."""
         if _recorded(tensor):
             return _apply(_Scatter, self, tensor, root_rank, splits, name, process_set)  # type: ignore[no-any-return]
         return super().run_scatter(tensor, root_rank, splits, name, process_set)
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Reducescatter, self, call, *tensors))
         return super().run_reducescatter(call, tensors)

@@ -141,7 +141,6 @@ class _Reducing(Attributes):
         super().load_state_dict(*args, **kwargs)
 
     def reduce_added(self, parameters: Sequence[torch.Tensor], names: Sequence[str], first: int) -> None:
-        """See Attributes."""
         if self._gradients:
             self._gradients.add(parameters, names, one_bucket_each(names, first))
 
