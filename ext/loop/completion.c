@@ -21,19 +21,9 @@
 #define MOST_QUIET_NS 200000ull /* a tenth of the raise window's default */
 #define A_DAY (86400000 * HC__MS)
 
-static hc_handle *take(hc_loop *loop) {
-    hc_handle *newest = atomic_exchange_explicit(&loop->completion.done, NULL, memory_order_acquire), *oldest = NULL;
-    while (newest) {
-        hc_handle *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    return oldest;
-}
-
 void hc__completion_call(hc_loop *loop) {
-    for (hc_handle *handle = take(loop), *next; handle; handle = next) {
+    hc_handle *newest = atomic_exchange_explicit(&loop->completion.done, NULL, memory_order_acquire);
+    for (hc_handle *handle = hc__handles_in_order(newest), *next; handle; handle = next) {
         next = handle->next;
         handle->on_done(handle, handle->context);
         hc_handle_release(handle);

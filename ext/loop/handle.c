@@ -132,6 +132,17 @@ void hc__handle_unlink(hc_handle *handle) {
         handle->next->link = handle->link;
 }
 
+hc_handle *hc__handles_in_order(hc_handle *newest) {
+    hc_handle *oldest = NULL;
+    while (newest) {
+        hc_handle *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}
+
 /* Pairs with the sleeper in hc_loop_wait(): the sleeper counts itself, then reads `done` and `driving`; here they were
  * written before the count is read. All are sequentially consistent, so one of the two sees the other. */
 void hc__wake_waiters(hc_loop *loop) {

@@ -17,7 +17,8 @@ typedef struct hc__handles {
 void hc__handle_finish(hc_loop *, hc_handle *, int status, const char *text);
 void hc__handle_link(hc_handle **list, hc_handle *);
 void hc__handle_unlink(hc_handle *);
-void hc__wake_waiters(hc_loop *); /* [any thread] */
+hc_handle *hc__handles_in_order(hc_handle *newest); /* reverses the list, and returns its new first */
+void hc__wake_waiters(hc_loop *);                   /* [any thread] */
 void hc__futex_wait(_Atomic uint32_t *, uint32_t seen, uint64_t ns);
 void hc__futex_wake(_Atomic uint32_t *);
 void hc__checksum(hc_handle *); /* debug: at submit */

@@ -10,6 +10,8 @@
  * consumer never removes a single element.
  */
 #include "loop/inbox.h"
+
+#include "loop/handle.h"
 #include "loop/state.h"
 
 void hc__inbox_push(hc_loop *loop, hc_handle *handle) {
@@ -23,12 +25,5 @@ void hc__inbox_push(hc_loop *loop, hc_handle *handle) {
 hc_handle *hc__inbox_take(hc_loop *loop) {
     if (!atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed))
         return NULL;
-    hc_handle *newest = atomic_exchange_explicit(&loop->inbox.newest, NULL, memory_order_acquire), *oldest = NULL;
-    while (newest) {
-        hc_handle *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    return oldest;
+    return hc__handles_in_order(atomic_exchange_explicit(&loop->inbox.newest, NULL, memory_order_acquire));
 }

@@ -45,8 +45,9 @@ NOT_NEEDED = {
 NEEDED_IN_LOOP = {
     "acquire of hc__driver_try", "acquire of hc__inbox_take", "acquire of hc_handle_done",
     "acquire of hc_handle_release", "acquire of hc_loop_get_tuning", "acquire of hc_loop_trace_read",
-    "acquire of take", "acquire of take_requests", "release of begin", "release of hc__ask_flush",
-    "release of hc__tuning_perform", "release of hc_handle_release", "release of leave_to_caller",
+    "acquire of hc__completion_call", "acquire of take_requests", "release of begin",
+    "release of hc__ask_flush", "release of hc__tuning_perform", "release of hc_handle_release",
+    "release of leave_to_caller",
     "seq_cst of hc__completion_begun", "seq_cst of listen", "seq_cst of hc__driver_vacate",
     "seq_cst of hc__inbox_push", "seq_cst of hc__look_away", "seq_cst of hc__wake_waiters",
     "seq_cst of hc_loop_submit", "seq_cst of sleep_for_news", "seq_cst of admit", "seq_cst of hc_loop_count",
