@@ -137,7 +137,7 @@ static int handles_left(const hc_loop *loop) {
     return atomic_load(&loop->handles.pending) > 0;
 }
 
-static int words_left(const hc_loop *loop) {
+static int messages_left(const hc_loop *loop) {
     return loop->parts.control->waiting > 0;
 }
 
@@ -178,7 +178,7 @@ void hc_loop_free(hc_loop *loop) {
         hc__wait_at_end();
     end_all(loop);
     hc__completion_stop(loop);
-    drain(loop, hc__loop_now() + PATIENCE, words_left); /* other ranks need the end of the log */
+    drain(loop, hc__loop_now() + PATIENCE, messages_left); /* other ranks need the end of the log */
     if (loop->parts.net) {
         loop->parts.net->abandoned = atomic_load(&loop->failure.broken) != HC_OK;
         loop->parts.net->dead = loop->failure.lost;

@@ -15,7 +15,7 @@ struct hc_plan {
     hc__run *run;             /* NULL: a message */
     hc_piece *pieces;         /* the batch's pieces before a start; the data plane writes results to the batch's */
     int32_t peer;             /* of a message; HC_ANY_PEER in a receive */
-    uint8_t by_caller, state; /* state: the caller's */
+    uint8_t by_caller, state; /* state: the caller alone uses it */
 };
 
 void hc__plan_take(hc_loop *, hc_handle *);

@@ -61,7 +61,7 @@ typedef struct hc__nccl_node {
     const hc_batch *batch;
     int64_t *starts; /* npieces + 1: elements before each tensor, at multiples of 16 bytes in both types */
     int32_t starts_room;
-    int rails, op, dtype, wire_dtype; /* op and types: NCCL's codes; bytes: size, wire_size */
+    int rails, op, dtype, wire_dtype; /* op and types: NCCL's codes */
     int wire;                         /* the type between nodes: enum hc_dtype */
     double shift, divisor;            /* of a mean: divisors before and after the sum */
     int moves, root;                  /* moves: a broadcast, of bytes; root: its local rank, -1: in another node */
@@ -72,8 +72,9 @@ typedef struct hc__nccl_node {
     int64_t each;           /* bytes of a share in a chunk */
     char *spare;            /* on the device: replaces a tensor that this rank lacks */
     int64_t spare_bytes;
-    int64_t units; /* of NCCL's type per element: 1, or the bytes of an element that is only moved */
-    int64_t size, wire_size, chunk, nchunks, nreduced, nspread;
+    int64_t units;           /* of NCCL's type per element: 1, or the bytes of an element that is only moved */
+    int64_t size, wire_size; /* bytes of an element */
+    int64_t chunk, nchunks, nreduced, nspread;
     enum { HC__FREE, HC__REDUCING, HC__SPREADING, HC__SPREAD } busy; /* the call that NCCL has not finished */
     int called;                                                      /* its status */
     uint8_t waits; /* for an event that wakes no driver: the loop must poll */

@@ -229,8 +229,8 @@ void hc_shortcut_renumber(hc_shortcut *shortcut, uint64_t position) {
 
 #define NUMBERS UINT64_C(0xffffff) /* the shortcuts between two positions of the log */
 
-/* After the last number of a position the ranks agree once: between nodes that have counted a call and others that have
- * not, only the next position would bring the numbers together. */
+/* The number of the next call, or 0: the numbers of this position of the log are used up, so the ranks agree on the
+ * next call. If some nodes counted that call and others did not, their numbers would differ up to the next position. */
 uint64_t hc_shortcut_number(const hc_shortcut *shortcut) {
     return (shortcut->number & NUMBERS) == NUMBERS ? 0 : shortcut->number;
 }

@@ -45,7 +45,7 @@ class Operation:
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is a plan's start, of which a rank that needs no other rank leaves no record."""
+        """Whether it is the start of a plan. A rank that needs no other rank for it records no start."""
         return self.example.record.plan
 
 
