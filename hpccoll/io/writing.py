@@ -18,6 +18,7 @@ from hpccoll.io.agreed import CheckpointError, target_of, together
 from hpccoll.io.layout import Part, escaped, is_utf8, placed
 from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
+from hpccoll.text import byte_size
 from hpccoll.worlds import World
 
 __all__ = ["save"]
@@ -235,37 +236,57 @@ def _communicator(own: World) -> Iterator[Any]:
 def _write_by_mpi(
     own: World, version: Version, parts: Mapping[str, np.ndarray], layout: Layout, attrs: Mapping[str, Any]
 ) -> list[str]:
-    """Write the one file.
+    """Write the one file: rank 0 makes it, with all but the values; then all ranks write these, each its own.
+
+    HDF5 waits for all ranks where it opens and closes a file by MPI, and ends a process by SIGSEGV if it cannot write
+    its own data there. So each rank first opens the file without MPI, and only values are left to write.
 
     :returns: no names: there are no other files
     """
     file, nodes = version.fresh, own._nodes  # noqa: SLF001 - the World's own
+    together(own, version.target, (lambda: _write_empty(version, layout, attrs)) if own.rank == 0 else None)
+    together(own, file, lambda: _check_writable(file))
     with _communicator(own) as comm:
-        together(own, file, lambda: _write_whole(file, comm, own.rank, parts, layout))
+        together(own, file, lambda: _write_values(file, comm, own.rank, parts, layout))
     leads = nodes.index(nodes[own.rank]) == own.rank
     together(own, file, (lambda: durable.sync(file)) if leads else None)
     found = together(own, file, lambda: sums_of(file, own.rank, own.size))
-    together(own, version.target, (lambda: _complete(version, b"".join(found), attrs)) if own.rank == 0 else None)
+    together(own, file, (lambda: _append_sums(file, b"".join(found))) if own.rank == 0 else None)
     return []
 
 
-def _write_whole(
-    temporary: Path, comm: Any, rank: int, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any]
-) -> None:
-    with hdf5.package().File(temporary, "w", libver="latest", driver="mpio", comm=comm) as out:
-        wholes = {name: out.create_dataset(name, shape, dtype) for name, (dtype, shape, _) in layout.items()}
-        for name, (_, _, places) in layout.items():
-            offset, part = places[rank]
-            if 0 not in part:
-                at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
-                wholes[name][at] = parts[name].reshape(part)
-        out.flush()
-
-
-def _complete(version: Version, sums: bytes, attrs: Mapping[str, Any]) -> None:
-    """Add the attributes and the checksums to a file that is on the disk: HDF5 cannot write texts in parallel."""
+def _write_empty(version: Version, layout: Layout, attrs: Mapping[str, Any]) -> None:
+    """Write the file without the values, which have their places."""
     _refuse_what_is_no_file(version.target)
-    table = np.frombuffer(sums, "<u4")
-    with hdf5.writing(version.fresh, "r+", sums=Sums(table, version.fresh.stat().st_size)) as out:
+    h5py = hdf5.package()
+    with hdf5.writing(version.fresh) as out:
+        for name, (dtype, shape, _) in layout.items():
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            out.create_dataset(name, shape, dtype, dcpl=properties)
         _set_attributes(out, {}, attrs)
-    _sync_new(version.fresh)
+
+
+def _check_writable(file: Path) -> None:
+    os.close(os.open(file, os.O_RDWR | os.O_CLOEXEC))
+
+
+def _write_values(file: Path, comm: Any, rank: int, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any]) -> None:
+    try:
+        with hdf5.package().File(file, "r+", libver="latest", driver="mpio", comm=comm) as out:
+            for name, (_, _, places) in layout.items():
+                offset, part = places[rank]
+                if 0 not in part:
+                    at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
+                    out[name][at] = parts[name].reshape(part)
+    except OSError as error:  # it has no reason: MPI_ERR_OTHER
+        disk = os.statvfs(file)
+        raise OSError(f"{error} ({byte_size(disk.f_bavail * disk.f_frsize)} are free there)") from error
+
+
+def _append_sums(file: Path, sums: bytes) -> None:
+    """Add the checksums to a file that is on the disk."""
+    table = np.frombuffer(sums, "<u4")
+    with file.open("r+b", buffering=0) as opened:
+        Sums(table, file.stat().st_size).append(opened.fileno())
+    _sync_new(file)

@@ -384,55 +384,6 @@ def test_a_checkpoint_replaces_no_device_or_pipe(threads, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()
 
 
-MPI_IO = """
-import sys, numpy as np, hpccoll, hpccoll.io
-world = hpccoll.init(verbose=0)
-half = world.split(world.rank // 2)
-cart = world.cart([0, 0])
-u = np.full((6, 5, 2), float(cart.rank))
-for step in range(2):
-    arrays = {"u": hpccoll.io.Part.of_cart(cart, u, width=1), "rows": np.arange(3.0 * world.rank)[:, None],
-              "pairs": np.full(2, world.rank, "i4,f8")}
-    for form in (True, False):
-        name = f"{sys.argv[1]}/{'mpi' if form else 'nodes'}.h5"
-        hpccoll.io.save(name, arrays, attrs={"step": step, "name": "état"}, mpi_io=form)
-    hpccoll.io.save(f"{sys.argv[1]}/half{world.rank // 2}.h5", {"x": np.full(2, half.rank)}, world=half)
-cart.shutdown()
-"""
-
-
-@pytest.mark.slow  # h5py's wheels have no MPI
-def test_mpi_io_writes_what_the_other_form_writes(threads, tmp_path):
-    """Three ranks write on two nodes, other numbers of ranks read; an array of some ranks, too."""
-    if not pytest.importorskip("h5py").get_config().mpi:
-        pytest.skip("h5py was built without MPI: HDF5_MPI=ON CC=mpicc pip install --no-binary=h5py h5py")
-    words = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "3", "--nodes", "2", "--timeout", "100"]
-    subprocess.run([*words, sys.executable, "-P", "-c", MPI_IO, str(tmp_path)], check=True, timeout=120)
-
-    def read(world):
-        for name in ("u", "rows", "pairs"):
-            one, other = (io.load(tmp_path / f"{form}.h5", name, world=world) for form in ("mpi", "nodes"))
-            assert one.dtype == other.dtype and (one == other).all()
-        assert io.attributes(tmp_path / "mpi.h5", world=world) == {"step": 1, "name": "état"}
-        assert io.load(tmp_path / "half0.h5", "x", offset=(0,), shape=(4,), world=world).tolist() == [0, 0, 1, 1]
-
-    for ranks in (1, 2, 4):
-        testing.run(threads(ranks), read)
-    assert {"mpi.h5", "half0.h5", "half1.h5"} <= {file.name for file in tmp_path.iterdir()}
-    assert not list(tmp_path.glob("mpi.h5.*")) and len(list(tmp_path.glob("nodes.h5.*"))) == 2
-
-
-def test_mpi_io_without_mpi_is_refused_on_all_ranks(threads, tmp_path):
-    def program(world):
-        u = np.ones(2)
-        with pytest.raises(hpccoll.UnsupportedError, match="rank 0 has no MPI driver: its World is not made of an MPI"):
-            io.save(tmp_path / "c.h5", {"u": u}, mpi_io=True, world=world)
-        with pytest.raises(hpccoll.MismatchError, match="mpi_io is True on rank 0 and None on rank 1"):
-            io.save(tmp_path / "c.h5", {"u": u}, mpi_io=None if world.rank else True, world=world)
-
-    testing.run(threads(2), program)
-
-
 def test_a_checkpoint_that_is_not_whole_is_read_from_the_one_before(threads, tmp_path, capfd):
     """A save whose ranks were lost behind its rename leaves two versions; all ranks agree which one they read."""
     path, lost = tmp_path / "c [1].h5", tmp_path / "lost"
