@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -15,7 +16,10 @@ from hpccoll.halo import widths_of
 from hpccoll.topology import Cart
 from hpccoll.worlds import World
 
-__all__ = ["Part", "escaped", "is_utf8", "placed", "unescaped"]
+__all__ = ["Part", "escaped", "is_utf8", "pieces", "placed", "unescaped"]
+
+MOST = 1 << 30
+"""Bytes of a write by MPI. HDF5 1.10 refuses more than an int counts."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,21 @@ def is_utf8(name: str) -> bool:
         return b"\0" not in name.encode()
     except UnicodeEncodeError:
         return False
+
+
+def pieces(shape: Sequence[int], itemsize: int, most: int = MOST) -> Iterator[tuple[slice, ...]]:
+    """Divide a part into pieces of at most `most` bytes, or one element, in the order of a C array; none if empty."""
+    row = itemsize * math.prod(shape[1:])
+    if not math.prod(shape):
+        return
+    if len(shape) == 1 or row <= most:
+        rows = max(1, most // max(1, row))
+        for first in range(0, shape[0], rows):
+            yield (slice(first, min(first + rows, shape[0])), *(slice(0, n) for n in shape[1:]))
+        return
+    for first in range(shape[0]):
+        for rest in pieces(shape[1:], itemsize, most):
+            yield (slice(first, first + 1), *rest)
 
 
 def escaped(text: str) -> str:

@@ -15,7 +15,7 @@ from hpccoll import durable, errors, hdf5, objects
 from hpccoll.checksums import Sums, sums_of
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together
-from hpccoll.io.layout import Part, escaped, is_utf8, placed
+from hpccoll.io.layout import Part, escaped, is_utf8, pieces, placed
 from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
 from hpccoll.text import byte_size
@@ -274,11 +274,12 @@ def _check_writable(file: Path) -> None:
 def _write_values(file: Path, comm: Any, rank: int, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any]) -> None:
     try:
         with hdf5.package().File(file, "r+", libver="latest", driver="mpio", comm=comm) as out:
-            for name, (_, _, places) in layout.items():
+            for name, (dtype, _, places) in layout.items():
                 offset, part = places[rank]
-                if 0 not in part:
-                    at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
-                    out[name][at] = parts[name].reshape(part)
+                values = parts[name].reshape(part)
+                for piece in pieces(part, dtype.itemsize):
+                    at = (slice(o + here.start, o + here.stop) for o, here in zip(offset, piece, strict=True))
+                    out[name][tuple(at)] = values[piece]
     except OSError as error:  # it has no reason: MPI_ERR_OTHER
         disk = os.statvfs(file)
         raise OSError(f"{error} ({byte_size(disk.f_bavail * disk.f_frsize)} are free there)") from error

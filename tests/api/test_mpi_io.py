@@ -12,6 +12,7 @@ from hpccoll import testing
 
 h5py = pytest.importorskip("h5py")
 io = pytest.importorskip("hpccoll.io")
+pieces = pytest.importorskip("hpccoll.io.layout").pieces
 needs_mpi = pytest.mark.skipif(
     not h5py.get_config().mpi,
     reason="h5py was built without MPI: HDF5_MPI=ON CC=mpicc pip install --no-binary=h5py h5py",
@@ -92,6 +93,17 @@ print("done")
 @pytest.mark.slow  # h5py's wheels have no MPI
 def test_mpi_io_that_fails_on_one_rank_fails_on_all_and_leaves_the_one_before(tmp_path):
     assert run(DENIED, tmp_path / "c.h5").count("done") == 3
+
+
+@pytest.mark.parametrize("shape", [(0,), (7,), (3, 0), (2, 3, 5), (1, 9), (4, 1, 2)])
+@pytest.mark.parametrize("most", [1, 8, 24, 25, 1000])
+def test_a_part_is_written_in_pieces_that_cover_it(shape, most):
+    """HDF5 1.10 refuses a write by MPI of more bytes than an int counts."""
+    covered = np.zeros(shape, np.int64)
+    for piece in pieces(shape, 8, most):
+        assert 0 < covered[piece].nbytes <= max(8, most)
+        covered[piece] += 1
+    assert (covered == 1).all()
 
 
 def test_mpi_io_without_mpi_is_refused_on_all_ranks(threads, tmp_path):
