@@ -16,7 +16,7 @@ from hpccoll.halo import widths_of
 from hpccoll.topology import Cart
 from hpccoll.worlds import World
 
-__all__ = ["Part", "escaped", "is_utf8", "pieces", "placed", "unescaped"]
+__all__ = ["Part", "escaped", "has_hdf5", "is_utf8", "pieces", "placed", "unescaped"]
 
 MOST = 1 << 30
 """Bytes of a write by MPI. HDF5 1.10 refuses more than an int counts."""
@@ -101,21 +101,21 @@ def _described(name: str, value: Any) -> tuple[np.ndarray, tuple[Any, tuple[int,
 def _dtype_of(name: str, array: np.ndarray) -> np.dtype[Any] | str:
     """The dtype of an array; as a text if it cannot be written, which all ranks refuse together."""
     kind = array.dtype
-    if (type(kind) is np.dtypes.VoidDType and not kind.names) or not _has_hdf5(kind):
+    if (type(kind) is np.dtypes.VoidDType and not kind.names) or not has_hdf5(kind):
         return f"HDF5 has no dtype {kind}"
     if not isinstance(name, str) or {"", ".", ".."} & set(name.split("/")) or not is_utf8(name):
         return "that is no name of an array"
     return kind
 
 
-def _has_hdf5(kind: np.dtype[Any]) -> bool:
+def has_hdf5(kind: np.dtype[Any]) -> bool:
     """Whether HDF5 gives values back as they are: not fields that share bytes, nor a bfloat16, which becomes bytes."""
     if not kind.names:
         return not kind.hasobject and kind.kind not in "UMm" and type(kind).__module__ == "numpy.dtypes"
     fields: Mapping[str, Any] = kind.fields or {}
     end = 0
     for field, offset, *_ in sorted((fields[name] for name in kind.names), key=lambda entry: entry[1]):
-        if offset < end or not _has_hdf5(field.base):
+        if offset < end or not has_hdf5(field.base):
             return False
         end = offset + field.itemsize
     return True

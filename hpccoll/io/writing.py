@@ -15,7 +15,7 @@ from hpccoll import durable, errors, hdf5, objects
 from hpccoll.checksums import Sums, sums_of
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together
-from hpccoll.io.layout import Part, escaped, is_utf8, pieces, placed
+from hpccoll.io.layout import Part, escaped, has_hdf5, is_utf8, pieces, placed
 from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
 from hpccoll.text import byte_size
@@ -128,6 +128,9 @@ def _set_attributes(main: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any
         if not isinstance(key, str) or not key or not is_utf8(key):
             raise OSError(f"attrs has {key!r}, which is no name of an attribute")
         try:
+            kind = np.asarray(value).dtype
+            if kind.kind not in "UO" and not has_hdf5(kind):
+                raise TypeError(f"HDF5 has no dtype {kind}")
             main.attrs[key] = value
         except Exception as error:
             raise OSError(f"attrs has {key!r}: {value!r:.80}, which HDF5 does not take: {error}") from error

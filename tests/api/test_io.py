@@ -203,7 +203,7 @@ def test_names_that_hdf5_would_change_are_refused_on_all_ranks(threads, tmp_path
         for name in ("", "a\0b", "\udce9", 3):
             with pytest.raises(io.CheckpointError, match=r"rank 0 .*: attrs has .*, which is no name of an attribute"):
                 io.save(tmp_path / "c.h5", {"u": np.ones(2)}, attrs={name: 1}, world=world)
-        for value in (None, {"a": 1}, 2**70, np.array(["a"]), "a\0b"):
+        for value in (None, {"a": 1}, 2**70, np.array(["a"]), "a\0b", ml_dtypes.bfloat16(1)):
             with pytest.raises(io.CheckpointError, match=r"rank 0 .*: attrs has 'odd': .*, which HDF5 does not take"):
                 io.save(tmp_path / "c.h5", {"u": np.ones(2)}, attrs={"odd": value}, world=world)
 
