@@ -5,12 +5,13 @@ import dataclasses
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from hpccoll import _core
 
-__all__ = ["ENDING", "Record", "Recording", "TraceError", "as_file", "parse", "read_folder"]
+__all__ = ["ENDING", "STATUS", "Record", "Recording", "TraceError", "as_file", "parse", "read_folder"]
 
 ENDING = ".hctrace"
 HEADER = struct.Struct("=8s4I2I3iI3Q32s64s704s256s256s")
@@ -102,10 +103,11 @@ def read_folder(folder: Path, left_out: list[str]) -> dict[str, list[Recording]]
     for file in files:
         try:
             recording = parse(file.read_bytes(), str(file))
-        except TraceError as error:
+        except (TraceError, OSError) as error:
             left_out.append(str(error))
             continue
-        _add_notes(recording, file)
+        with suppress(OSError):
+            _add_notes(recording, file)
         worlds.setdefault(recording.world, []).append(recording)
     if not worlds:
         raise TraceError(left_out[0])
@@ -173,7 +175,10 @@ def parse(data: bytes, name: str) -> Recording:
     (head,) = struct.unpack_from("=Q", data, HEAD_AT)
     (callers,) = struct.unpack_from("=i", data, CALLERS_AT)
     sites_at = header_bytes + nrecords * record_bytes
+    sets = dict(_sets(data))
     try:
+        if not 0 <= rank < size or (0 in sets and sets[0].size != size):
+            raise IndexError(rank)
         records = [
             _record(data, header_bytes + slot * record_bytes, sites_at + slot * site_bytes if site_bytes else 0)
             for slot in range(head - first)
@@ -182,7 +187,7 @@ def parse(data: bytes, name: str) -> Recording:
         raise TraceError(f"{name} is damaged: no rank writes what it holds") from None
     return Recording(
         _text(world), rank, size, _text(host), pid, _text(folder), bool(handles), clock, written, callers,
-        _text(cause), _text(ended), dict(_sets(data)), records, first,
+        _text(cause), _text(ended), sets, records, first,
     )  # fmt: skip
 
 
@@ -193,6 +198,7 @@ def _sets(data: bytes) -> Iterator[tuple[int, ProcessSet]]:
             yield number, ProcessSet(wire, size, lead)
 
 
+STATUS = {code: name for code, name, *_ in _core.STATUSES}
 OPERATIONS = (*_core.OPERATIONS, *_core.P2P_OPERATIONS)
 
 
@@ -200,6 +206,8 @@ def _record(data: bytes, at: int, site_at: int) -> Record:
     (time, nbytes, ticket, batch, peer, status, kind, operation, in_set, count, tag, root, dtype, ndim, reduction, _,
      plan, *dims, name) = RECORD.unpack_from(data, at)  # fmt: skip
     site = _text(data[site_at : site_at + _core.TRACE_SITE]) if site_at else ""
+    if status not in STATUS:
+        raise IndexError(status)
     return Record(
         time, nbytes, ticket, batch, peer, status, _core.TRACE_KINDS[kind], OPERATIONS[operation], in_set, count, tag,
         root, _core.DTYPES[dtype], ndim, reduction, bool(plan), tuple(dims[:ndim]), _text(name), site,

@@ -5,11 +5,10 @@ import dataclasses
 
 from hpccoll import _core
 from hpccoll.text import byte_size
-from hpccoll.tools.trace.recording import ProcessSet, Record, Recording
+from hpccoll.tools.trace.recording import STATUS, ProcessSet, Record, Recording
 
 __all__ = ["Request", "Story", "seconds"]
 
-STATUS = {code: name for code, name, *_ in _core.STATUSES}
 CUT_SHORT = {"SHUT_DOWN", "PEER_LOST", "STALLED", "TRANSPORT", "BROKEN", "NO_MEMORY", "BAD_MESSAGE"}
 """The statuses of requests that were not carried out, because the World ended first."""
 

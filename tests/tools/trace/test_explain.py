@@ -318,7 +318,11 @@ def test_nothing_is_written_where_nothing_is_wanted(job):
     assert not one.traces.exists()
 
 
-@pytest.mark.parametrize("at", [3456, 4096 + 38])  # the number of records; kind and operation of the first one
+@pytest.mark.parametrize(
+    "at",
+    [3456, 4096 + 38, 4096 + 36, 32, 38],
+    ids=["number of records", "kind of the first record", "its status", "rank", "size of the World"],
+)
 def test_a_damaged_file_is_left_out(job, capsys, at):
     """As after a crash of the file system."""
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 3)
@@ -326,10 +330,22 @@ def test_a_damaged_file_is_left_out(job, capsys, at):
     (file,) = one.traces.glob("*-rank-2.hctrace")
     with file.open("r+b") as bytes_of_it:
         bytes_of_it.seek(at)
-        bytes_of_it.write(b"\xff\xff")
+        bytes_of_it.write(b"\xff\x7f")
     cli.show(one.traces)
     said = capsys.readouterr().err
     assert said == f"hpccoll trace: {file} is damaged: no rank writes what it holds: it is left out\n"
+
+
+def test_a_file_that_cannot_be_opened_is_left_out(job, capsys):
+    one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 3)
+    one.wait()
+    (file,) = one.traces.glob("*-rank-2.hctrace")
+    file.unlink()
+    file.mkdir()
+    cli.show(one.traces)
+    said = capsys.readouterr()
+    assert said.err == f"hpccoll trace: [Errno 21] Is a directory: '{file}': it is left out\n"
+    assert "of 3 ranks, 1 of them recorded" in said.out
 
 
 def test_a_file_that_is_cut_off_is_left_out(job, capsys):
