@@ -95,7 +95,12 @@ static int write_file(const hc__trace *trace) {
         return -1;
     int failed = put_all(fd, trace);
     failed |= close(fd);
-    return failed ? -1 : rename(trace->unfinished, trace->file);
+    if (!failed && rename(trace->unfinished, trace->file) == 0)
+        return 0;
+    int error = errno;
+    unlink(trace->unfinished); /* a full disk has better use for it */
+    errno = error;
+    return -1;
 }
 
 /* The first rank of the World on this node prints where the files are. */

@@ -73,8 +73,8 @@ def _absent(missing: tuple[int, ...], stories: dict[int, Story]) -> Iterator[str
     if missing:
         there = some_ranks(stories)
         yield (
-            f"{capitalized(some_ranks(missing))} left no recording, {there} did: a rank that was killed, is stopped or "
-            "is cut off cannot write one."
+            f"{capitalized(some_ranks(missing))} left no recording, {there} did: a rank that was killed, is stopped, "
+            "is cut off or has no space for it cannot write one."
         )
 
 

@@ -187,7 +187,7 @@ for n in range(5):
     one = job(program, 3)
     one.wait()
     said = one.explained()
-    assert "Rank 1 left no recording, ranks 0, 2 did: a rank that was killed, is stopped or is cut off" in said
+    assert "Rank 1 left no recording, ranks 0, 2 did: a rank that was killed, is stopped, is cut off" in said
     assert re.search(r"The World broke: rank 1\b[^.]* lost", said)
     assert 'Rank 1 is awaited in allreduce "loss" (float64, shape ()), which ranks 0, 2 called' in said
 
@@ -334,6 +334,20 @@ def test_a_damaged_file_is_left_out(job, capsys, at):
     cli.show(one.traces)
     said = capsys.readouterr().err
     assert said == f"hpccoll trace: {file} is damaged: no rank writes what it holds: it is left out\n"
+
+
+def test_a_rank_without_space_says_so_and_leaves_no_part_of_its_file(job, capsys):
+    one = job(
+        "import resource, signal\ninit()\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "if rank == 2: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, -1))\n"
+        "if rank == 1: os._exit(1)\nhpccoll.barrier()\n",
+        3,
+    )
+    one.wait()
+    assert f"could not be written to {one.traces}" in one.output() and "(errno 27)" in one.output()
+    assert sorted(file.suffix for file in one.traces.iterdir() if "rank" in file.name) == [".hctrace", ".stack"]
+    cli.show(one.traces)
+    assert "Ranks 1, 2 left no recording" in capsys.readouterr().out
 
 
 def test_a_file_that_cannot_be_opened_is_left_out(job, capsys):
