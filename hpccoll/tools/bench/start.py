@@ -85,9 +85,10 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
     request, text = folder / "request.json", json.dumps(same, indent=1)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise ResultsError(f"{folder} could not be written: {error.strerror}") from None
-    with _alone(folder, out):
+    with _alone(lock, out):
         if not (request.exists() and request.read_text("utf-8") == text):
             _clear(folder)
             try:
@@ -98,7 +99,7 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
         elif there := len(list(folder.glob("*.h5"))):
             print(f"hpccoll bench: goes on: {folder} keeps {there} results of launches", file=sys.stderr, flush=True)
         yield folder
-        request.unlink()  # first: without it the rest is never reused
+        request.unlink(missing_ok=True)  # first: without it the rest is never reused
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -117,12 +118,12 @@ def _exit_by_sigterm() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, out: Path) -> Iterator[None]:
+def _alone(fd: int, out: Path) -> Iterator[None]:
     """Keep other processes out of a folder, where the file system has locks.
 
+    :param fd: of the file LOCK in the folder, which is closed at the end
     :raises ResultsError: another process is there
     """
-    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         with contextlib.suppress(OSError):
             try:

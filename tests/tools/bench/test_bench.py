@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -412,12 +413,20 @@ def test_a_peer_in_another_environment_gets_this_hpccoll_alone(tmp_path: Path) -
 def test_a_folder_of_launches_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     """A limit on the size of files stands for a full disk. Nothing is left."""
     (tmp_path / "b.h5.launches").touch()
+    (tmp_path / "c.h5.launches" / start.LOCK).mkdir(parents=True)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for name, why in (("a", "File too large"), ("b", "File exists")):
+    for name, why in (("a", "File too large"), ("b", "File exists"), ("c", "Is a directory")):
         resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
         try:
             with pytest.raises(ResultsError, match=rf"{name}.h5.launches could not be written: {why}"):
                 start.folder_of(tmp_path / f"{name}.h5", "asked").__enter__()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert os.listdir(tmp_path) == ["b.h5.launches"]
+    assert sorted(os.listdir(tmp_path)) == ["b.h5.launches", "c.h5.launches"]
+
+
+def test_a_folder_of_launches_that_is_removed_meanwhile_is_no_error(tmp_path: Path) -> None:
+    """The results are written by then."""
+    with start.folder_of(tmp_path / "r.h5", "asked") as folder:
+        shutil.rmtree(folder)
+    assert not list(tmp_path.iterdir())
