@@ -16,7 +16,7 @@ from hpccoll.checksums import DamagedError
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together, why
 from hpccoll.io.layout import unescaped
-from hpccoll.io.versions import PARTS, candidates, check_sizes, named, others, sizes_in
+from hpccoll.io.versions import PARTS, TAG, candidates, check_sizes, named, others, sizes_in
 from hpccoll.worlds import World
 
 __all__ = ["attributes", "load"]
@@ -72,7 +72,7 @@ def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> d
     own = current(world)
 
     def read(file: Any, _: Path) -> dict[str, Any]:
-        found = {key: value for key, value in file.attrs.items() if key != PARTS}
+        found = {key: value for key, value in file.attrs.items() if key not in (PARTS, TAG)}
         return {key: value.item() if isinstance(value, np.generic) else value for key, value in found.items()}
 
     return _of_one_version(own, target_of(own, path)[0], read)
@@ -122,15 +122,15 @@ def _of_one_version(own: World, target: Path, read: Callable[[Any, Path], T], wh
     raise CheckpointError(f"checkpoint {target}: a save has replaced it each of {TURNS} times that it was read")
 
 
-def _read_version(main: Path, read: Callable[[Any, Path], T], found: list[T], what: str) -> list[str] | None:
+def _read_version(main: Path, read: Callable[[Any, Path], T], found: list[T], what: str) -> str | None:
     """Read a main file into `found`.
 
-    :returns: the names of the files of its version; None: another version has replaced it
+    :returns: the tag of its version; None: another version has replaced it
     """
     before = _identity(main)
     try:
         with hdf5.reading(main) as file:
-            value, sizes = read(file, main), sizes_in(file)
+            value, sizes, tag = read(file, main), sizes_in(file), str(file.attrs[TAG])
         check_sizes(main, sizes)  # what is there now was there when it was read
     except Exception as error:
         if _identity(main) != before:
@@ -139,7 +139,7 @@ def _read_version(main: Path, read: Callable[[Any, Path], T], found: list[T], wh
             raise OSError(f"{what}{error}") from error
         raise
     found.append(value)
-    return list(sizes)
+    return tag
 
 
 def _identity(file: Path) -> tuple[int, int] | None:

@@ -24,10 +24,12 @@ from typing import Any
 
 from hpccoll import durable, hdf5
 
-__all__ = ["PARTS", "Version", "candidates", "check_sizes", "named", "others", "sizes_in"]
+__all__ = ["PARTS", "TAG", "Version", "candidates", "check_sizes", "named", "others", "sizes_in"]
 
 PARTS = "hpccoll_parts"
 """The attribute of the main file with the names and sizes of the files of the nodes."""
+TAG = "hpccoll_tag"
+"""The attribute of the main file with the tag of its version."""
 
 
 @dataclass(frozen=True)

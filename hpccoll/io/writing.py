@@ -17,7 +17,7 @@ from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together
 from hpccoll.io.layout import Part, escaped, has_hdf5, is_utf8, pieces, placed
 from hpccoll.io.lock import Lock
-from hpccoll.io.versions import PARTS, Version, check_sizes
+from hpccoll.io.versions import PARTS, TAG, Version, check_sizes
 from hpccoll.text import byte_size
 from hpccoll.worlds import World
 
@@ -120,10 +120,11 @@ def _refuse_what_is_no_file(target: Path) -> None:
         raise OSError(f"{target} is no file but a device, a pipe or a socket")
 
 
-def _set_attributes(main: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any]) -> None:
+def _set_attributes(main: Any, tag: str, sizes: Mapping[str, int], attrs: Mapping[str, Any]) -> None:
+    main.attrs[TAG] = tag
     main.attrs[PARTS] = [f"{size} {file}" for file, size in sizes.items()]
     for key, value in attrs.items():
-        if key == PARTS:
+        if key in (PARTS, TAG):
             raise OSError(f"attrs has {key!r}, the name of an attribute of the checkpoint itself")
         if not isinstance(key, str) or not key or not is_utf8(key):
             raise OSError(f"attrs has {key!r}, which is no name of an attribute")
@@ -188,7 +189,7 @@ def _write_main(
                     file, inside = (escaped(text) for text in (sources[rank], f"rank{rank}/{name}"))
                     whole[at] = h5py.VirtualSource(file, inside, tuple(part))
             out.create_virtual_dataset(name, whole)
-        _set_attributes(out, sizes, attrs)
+        _set_attributes(out, version.tag, sizes, attrs)
     _sync_new(version.fresh)
 
 
@@ -267,7 +268,7 @@ def _write_empty(version: Version, layout: Layout, attrs: Mapping[str, Any]) -> 
             properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             out.create_dataset(name, shape, dtype, dcpl=properties)
-        _set_attributes(out, {}, attrs)
+        _set_attributes(out, version.tag, {}, attrs)
 
 
 def _check_writable(file: Path) -> None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints that all ranks write into one file, by MPI-IO."""
 
+import contextlib
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hpccoll import testing
 h5py = pytest.importorskip("h5py")
 io = pytest.importorskip("hpccoll.io")
 pieces = pytest.importorskip("hpccoll.io.layout").pieces
+writing = pytest.importorskip("hpccoll.io.writing")
 needs_mpi = pytest.mark.skipif(
     not h5py.get_config().mpi,
     reason="h5py was built without MPI: HDF5_MPI=ON CC=mpicc pip install --no-binary=h5py h5py",
@@ -93,6 +96,39 @@ print("done")
 @pytest.mark.slow  # h5py's wheels have no MPI
 def test_mpi_io_that_fails_on_one_rank_fails_on_all_and_leaves_the_one_before(tmp_path):
     assert run(DENIED, tmp_path / "c.h5").count("done") == 3
+
+
+def test_ranks_read_one_version_of_one_file(threads, tmp_path, monkeypatch):
+    """The file of one rank, whose values are written without MPI: it has no files beside it whose names could tell."""
+
+    def write_values(file, _comm, _rank, parts, _layout):
+        with h5py.File(file, "r+", libver="latest") as out:
+            out["u"][...] = parts["u"]
+
+    monkeypatch.setattr(writing, "_agree_on_driver", lambda *_: True)
+    monkeypatch.setattr(writing, "_communicator", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(writing, "_write_values", write_values)
+    path, ended, savers, readers = tmp_path / "c.h5", threading.Event(), threads(1), threads(2)
+
+    def save(value):
+        arrays, attrs = {"u": np.full(64, value)}, {"value": value}
+        testing.run(savers, lambda world: io.save(path, arrays, attrs=attrs, world=world))
+
+    def replace():
+        for value in range(2, 82):
+            save(value)
+        ended.set()
+
+    save(1)
+    saver = threading.Thread(target=replace)
+    saver.start()
+    while not ended.is_set():
+        parts = testing.run(readers, lambda world: io.load(path, "u", world=world))
+        assert len(set(np.concatenate(parts).tolist())) == 1, parts
+        said = testing.run(readers, lambda world: io.attributes(path, world=world))
+        assert said[0] == said[1], said
+    saver.join()
+    assert [file.name for file in tmp_path.iterdir()] == ["c.h5"]
 
 
 @pytest.mark.parametrize("shape", [(0,), (7,), (3, 0), (2, 3, 5), (1, 9), (4, 1, 2)])
