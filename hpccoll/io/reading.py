@@ -13,6 +13,7 @@ import numpy as np
 
 from hpccoll import hdf5, objects, text
 from hpccoll.checksums import DamagedError
+from hpccoll.compared import from_list
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together, why
 from hpccoll.io.layout import unescaped
@@ -113,12 +114,21 @@ def _of_one_version(own: World, target: Path, read: Callable[[Any, Path], T], wh
     :param what: that is, as the begin of the text if the file is damaged
     :raises CheckpointError: it cannot be read, on a rank; all ranks know
     """
+    before: list[str | None] = [None]
+    versions = before
     for _ in range(TURNS):
         if main := _whole(own, target):
             found: list[T] = []
+            before = versions
             versions = together(own, main, functools.partial(_read_version, main, read, found, what))
             if versions[0] is not None and all(version == versions[0] for version in versions):
                 return found[0]
+    if None not in versions and versions == before:
+        seen = from_list(versions)
+        ranks = "; ".join(f"{seen.values[i]} on {text.some_ranks(seen.ranks(i))}" for i in range(len(seen.values)))
+        raise CheckpointError(
+            f"checkpoint {target}: the ranks find different ones there, by their tags {ranks}: all must see one folder"
+        )
     raise CheckpointError(f"checkpoint {target}: a save has replaced it each of {TURNS} times that it was read")
 
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -355,6 +356,24 @@ def test_what_is_read_while_another_job_saves_is_one_version(threads, tmp_path):
         said = testing.run(readers, lambda world: io.attributes(path, world=world))
         assert said[0] == said[1], said
     saver.join()
+
+
+def test_ranks_that_see_different_checkpoints_of_one_name_say_so(threads, tmp_path):
+    """Each node has saved one of its own, in a folder that the others do not see."""
+    for folder in ("0", "1", "2"):
+        (tmp_path / folder).mkdir()
+    testing.run(threads(1), lambda world: io.save(tmp_path / "0" / "c.h5", {"u": np.zeros(4)}, world=world))
+    testing.run(threads(1), lambda world: io.save(tmp_path / "1" / "c.h5", {"u": np.ones(4)}, world=world))
+    shutil.copytree(tmp_path / "1", tmp_path / "2", dirs_exist_ok=True)
+
+    def program(world):
+        said = (
+            r"the ranks find different ones there, by their tags \w{12} on rank 0; \w{12} on ranks 1, 2: all must see"
+        )
+        with pytest.raises(io.CheckpointError, match=said):
+            io.load(tmp_path / str(world.rank) / "c.h5", "u", world=world)
+
+    testing.run(threads(3), program)
 
 
 def test_a_folder_that_some_nodes_do_not_see_is_refused_and_the_checkpoint_before_stays(threads, tmp_path):
