@@ -101,8 +101,8 @@ def read(path: Path) -> Results:
                 raise ResultsError(
                     f"{path}: version {file.attrs['version']} of the format, this hpccoll reads {VERSION}"
                 )
-            launches = [json.loads(group.attrs["facts"]) for group in file.get("launches", {}).values()]
-            cases = [_read_case(group) for group in file.get("cases", {}).values()]
+            launches = [json.loads(group.attrs["facts"]) for group in _members(file, "launches").values()]
+            cases = [_read_case(group) for group in _members(file, "cases").values()]
     except OSError as error:
         raise ResultsError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
@@ -131,11 +131,20 @@ def wrong(case: Case, launches: int) -> str:
     return ""
 
 
+def _members(group: Any, name: str) -> dict[str, Any]:
+    """Return the objects of a group by name, in their order; its values() gives None for one that cannot be read.
+
+    :raises KeyError: one cannot be read
+    """
+    inside = group[name] if name in group else {}  # noqa: SIM401 - get() hides a group that cannot be read
+    return {each: inside[each] for each in inside}
+
+
 def _read_case(group: Any) -> Case:
     values: dict[str, Any] = {name: group.attrs[name] for name in KEY_FIELDS}
     typed: dict[str, Any] = {name: int(v) if isinstance(v, np.integer) else str(v) for name, v in values.items()}
     key = Key(**typed)
-    parts = {str(data.attrs.get("name", name)): data[...] for name, data in group.get("parts", {}).items()}
+    parts = {str(data.attrs.get("name", name)): data[...] for name, data in _members(group, "parts").items()}
     return Case(
         key, group["samples"][...], group["launch"][...], group["calls"][...], parts, json.loads(group.attrs["facts"])
     )

@@ -53,6 +53,8 @@ def damage(file: h5py.File, what: str) -> None:
         case.attrs["facts"] = "{"
     elif what == "no library":
         del case.attrs["library"]
+    elif what in ("launches", "cases", "cases/0000/parts"):
+        file[what]["unreadable"] = h5py.SoftLink("/nowhere")
     elif what == "no launches":
         del file["launches"]
     else:
@@ -69,6 +71,9 @@ def damage(file: h5py.File, what: str) -> None:
         ("no samples", "a part of it is missing"),
         ("facts", "a part of it is missing"),
         ("no library", "a part of it is missing"),
+        ("launches", "a part of it is missing"),
+        ("cases", "a part of it is missing"),
+        ("cases/0000/parts", "a part of it is missing"),
         ("no launches", "allreduce by hpccoll: a sample is of launch 5, and there are 0"),
         ("few launches", "allreduce by hpccoll: 120 samples, and not as many launches"),
         ("empty", "allreduce by hpccoll: there are no samples"),
