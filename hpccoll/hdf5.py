@@ -19,7 +19,11 @@ import numpy as np
 
 from hpccoll.checksums import Checked, Sums, write_all
 
-__all__ = ["changing", "package", "reading", "writing"]
+__all__ = ["FORMAT", "changing", "package", "reading", "writing"]
+
+FORMAT = ("v110", "v110")
+"""The oldest and newest version of HDF5 whose forms are written. Its tools read them as those of all later versions
+do; of virtual datasets in the form of HDF5 1.12, HDF5 1.10 reads nothing."""
 
 
 def package() -> Any:
@@ -50,7 +54,7 @@ def writing(path: Path, mode: str = "w", *, sums: Sums | None = None) -> Iterato
     """
     h5py, disk = package(), _Disk(path, os.O_TRUNC | os.O_CREAT if mode == "w" else 0, sums)
     with _ended(disk):
-        with h5py.File(disk, mode, libver="latest") as file:
+        with h5py.File(disk, mode, libver=FORMAT) as file:
             yield file
         disk.seal()
 

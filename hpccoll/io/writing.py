@@ -277,7 +277,7 @@ def _check_writable(file: Path) -> None:
 
 def _write_values(file: Path, comm: Any, rank: int, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any]) -> None:
     try:
-        with hdf5.package().File(file, "r+", libver="latest", driver="mpio", comm=comm) as out:
+        with hdf5.package().File(file, "r+", libver=hdf5.FORMAT, driver="mpio", comm=comm) as out:
             for name, (dtype, _, places) in layout.items():
                 offset, part = places[rank]
                 values = parts[name].reshape(part)

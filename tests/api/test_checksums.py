@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from hpccoll import checksums, testing
+from hpccoll import checksums, hdf5, testing
 from hpccoll._core import crc32c
 
 h5py = pytest.importorskip("h5py")
@@ -98,7 +98,7 @@ def test_checksums_of_a_file_that_hdf5_wrote_without_them(threads, tmp_path):
     """As MPI-IO does: rank 0 makes the file, all write into it and read shares of it, rank 0 appends the table."""
     version, u = Version(tmp_path / "c.h5", "0123456789ab"), np.arange(1 << 19, dtype=np.float64)
     writing._write_empty(version, {"u": (u.dtype, u.shape, [])}, {"step": 1})
-    with h5py.File(version.fresh, "r+", libver="latest") as file:
+    with h5py.File(version.fresh, "r+", libver=hdf5.FORMAT) as file:
         file["u"][...] = u
     writing._append_sums(version.fresh, b"".join(checksums.sums_of(version.fresh, i, 3) for i in range(3)))
     version.publish()

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -356,6 +357,14 @@ def test_what_is_read_while_another_job_saves_is_one_version(threads, tmp_path):
         said = testing.run(readers, lambda world: io.attributes(path, world=world))
         assert said[0] == said[1], said
     saver.join()
+
+
+def test_hdf5_1_10_reads_the_virtual_datasets(threads, tmp_path):
+    """By the specification of the format, HDF5 1.10 reads hyperslabs (type 2) of version 1 or 2, HDF5 1.12 writes 3."""
+    testing.run(threads(3), lambda world: io.save(tmp_path / "c.h5", {"u": np.ones(5)}, world=world))
+    data = (tmp_path / "c.h5").read_bytes()
+    old, new = (sum(data.count(struct.pack("<II", 2, version)) for version in versions) for versions in ((1, 2), (3,)))
+    assert old >= 3 > new, (old, new)
 
 
 def test_ranks_that_see_different_checkpoints_of_one_name_say_so(threads, tmp_path):

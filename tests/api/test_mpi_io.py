@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import testing
+from hpccoll import hdf5, testing
 
 h5py = pytest.importorskip("h5py")
 io = pytest.importorskip("hpccoll.io")
@@ -102,7 +102,7 @@ def test_ranks_read_one_version_of_one_file(threads, tmp_path, monkeypatch):
     """The file of one rank, whose values are written without MPI: it has no files beside it whose names could tell."""
 
     def write_values(file, _comm, _rank, parts, _layout):
-        with h5py.File(file, "r+", libver="latest") as out:
+        with h5py.File(file, "r+", libver=hdf5.FORMAT) as out:
             out["u"][...] = parts["u"]
 
     monkeypatch.setattr(writing, "_agree_on_driver", lambda *_: True)
