@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar
 from hpccoll import _core, channel, errors
 from hpccoll.launch_protocol import COORDINATOR, LONGEST, WORKER, Place
 from hpccoll.rendezvous import codec
+from hpccoll.rendezvous.patience import no_thread
 from hpccoll.rendezvous.process_connection import ProcessConnection
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.text import say, some_ranks
@@ -62,7 +63,11 @@ class Coordinator:
         except (OSError, ValueError, channel.ChannelError) as error:
             raise errors.StartError(f"the coordinator of the job cannot be reached: {error}") from None
         for work in (self._read, self._write):
-            threading.Thread(target=work, name="hpccoll coordinator", daemon=True).start()
+            try:
+                threading.Thread(target=work, name="hpccoll coordinator", daemon=True).start()
+            except RuntimeError as error:
+                self._channel.close()
+                raise errors.StartError(no_thread(error)) from None
 
     def _greet(self) -> None:
         """Send the identity of this process, and read the answer; after it the connection may be silent for long."""

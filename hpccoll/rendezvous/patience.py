@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from hpccoll.text import say
 
-__all__ = ["REPORT_EVERY", "NoThreadError", "PatientStore", "SilentStoreError", "Store"]
+__all__ = ["REPORT_EVERY", "NoThreadError", "PatientStore", "SilentStoreError", "Store", "no_thread"]
 
 T = TypeVar("T")
 REPORT_EVERY = 10.0
@@ -26,6 +26,14 @@ MARGIN = 5.0
 
 class SilentStoreError(Exception):
     """The store has not answered in time."""
+
+
+def no_thread(error: RuntimeError) -> str:
+    """Say which limits to raise, as Python's error does not."""
+    return (
+        f"this process may not start another thread ({error}): raise its limits (ulimit -u, ulimit -v, pids.max of its "
+        "cgroup)"
+    )
 
 
 class NoThreadError(Exception):
@@ -61,10 +69,7 @@ class PatientStore:
         try:
             threading.Thread(target=self._serve, name="hpccoll store", daemon=True).start()
         except RuntimeError as error:
-            raise NoThreadError(
-                f"this process may not start another thread ({error}): raise its limits (ulimit -u, ulimit -v, "
-                "pids.max of its cgroup)"
-            ) from None
+            raise NoThreadError(no_thread(error)) from None
         return self
 
     def __exit__(self, *_: object) -> None:

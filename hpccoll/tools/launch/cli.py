@@ -14,7 +14,7 @@ from hpccoll import inherited
 from hpccoll.channel import new_secret
 from hpccoll.launch_protocol import COORDINATOR, LAUNCHER, STORE, WORKER
 from hpccoll.tools.kin import end_with_parent
-from hpccoll.tools.launch import habits, installed, openmpi, processes
+from hpccoll.tools.launch import habits, installed, limits, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.direct.places import variables_of_ranks
@@ -109,23 +109,32 @@ def main(arguments: argparse.Namespace) -> int:
     environment = {name: value for name, value in inherited.environment().items() if name not in OF_A_RANK}
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
-        check(arguments)
-        if elastic.is_asked_for(arguments):
-            return run_elastic(arguments, environment)
-        if unused := elastic.without_effect(arguments):
-            processes.say(f"{', '.join(unused)}: without effect, as the job is not elastic; --min-np makes it so")
-        job = make_job(arguments, environment)
-        if not arguments.show:
-            job = replace(job, exported={**job.exported, inherited.SECRET: new_secret()})  # never in an argument
-        plan_of = planner(arguments.launcher, environment)
-        if arguments.show:
-            print(shown(plan_of(job), environment))
-            return 0
-        with openmpi.own_session_folder(environment) as environment_of_mpirun:
-            return execute(job, plan_of, environment_of_mpirun, arguments.timeout)
+        with limits.named():
+            return start(arguments, environment)
     except LaunchError as error:
         processes.say(str(error))
         return 2
+
+
+def start(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Run the job in this environment.
+
+    :raises LaunchError: the job cannot be started as asked
+    """
+    check(arguments)
+    if elastic.is_asked_for(arguments):
+        return run_elastic(arguments, environment)
+    if unused := elastic.without_effect(arguments):
+        processes.say(f"{', '.join(unused)}: without effect, as the job is not elastic; --min-np makes it so")
+    job = make_job(arguments, environment)
+    if not arguments.show:
+        job = replace(job, exported={**job.exported, inherited.SECRET: new_secret()})  # never in an argument
+    plan_of = planner(arguments.launcher, environment)
+    if arguments.show:
+        print(shown(plan_of(job), environment))
+        return 0
+    with openmpi.own_session_folder(environment) as environment_of_mpirun:
+        return execute(job, plan_of, environment_of_mpirun, arguments.timeout)
 
 
 def check(arguments: argparse.Namespace) -> None:

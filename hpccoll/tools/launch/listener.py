@@ -2,6 +2,7 @@
 """Accepts connections of processes that know the secret, on chosen addresses; a thread serves each of them."""
 
 import contextlib
+import platform
 import socket
 import socketserver
 import threading
@@ -11,6 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from hpccoll import channel
+from hpccoll.tools.launch import limits, processes
+from hpccoll.tools.launch.job import LaunchError
 
 LOOPBACK = "127.0.0.1"
 DISCARD = 9
@@ -34,7 +37,7 @@ class _Server(socketserver.ThreadingTCPServer):
         admit: Callable[[socket.socket, str], None],
         serve: Callable[[socket.socket, str], None],
     ) -> None:
-        self.admit, self.serve = admit, serve
+        self.admit, self.serve, self.said = admit, serve, False
         super().__init__((address, 0), socketserver.BaseRequestHandler)
 
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", address: object) -> None:
@@ -49,6 +52,16 @@ class _Server(socketserver.ThreadingTCPServer):
         assert isinstance(request, socket.socket)
         assert isinstance(address, tuple)
         self.serve(request, address[0])
+
+    def handle_error(self, *_: object) -> None:
+        """Say once why a connection gets no thread: its other end only sees that it is closed."""
+        try:
+            with limits.named():
+                raise  # what serves it handles all else
+        except LaunchError as error:
+            if not self.said:
+                processes.say(f"{error}; until then, connections of other processes are refused")
+            self.said = True
 
 
 class Listener:
@@ -116,6 +129,7 @@ def addresses_towards(hosts: Iterable[str]) -> list[str]:
     through any interface.
 
     :param hosts: names or addresses, with or without a user; none: only this machine
+    :raises LaunchError: not even this machine can
     """
     found, all_resolved = [], True
     for host in hosts:
@@ -129,4 +143,22 @@ def addresses_towards(hosts: Iterable[str]) -> list[str]:
         from hpccoll.net.interfaces import interfaces  # which most jobs do not need
 
         found += [one["address"] for one in interfaces() if one["up"] and not one["address"].startswith("127.")]
+    if not found:
+        _check_loopback()
     return list(dict.fromkeys(found)) or [LOOPBACK]
+
+
+def _check_loopback() -> None:
+    """Check that processes of this machine reach one another.
+
+    :raises LaunchError: the loopback interface is down, or has no address
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((LOOPBACK, 0))
+            probe.connect((LOOPBACK, DISCARD))
+        except OSError as error:
+            raise LaunchError(
+                f"host {platform.node()}: its processes cannot reach one another at {LOOPBACK} ({error.strerror}): "
+                f"`ip link set lo up`, and `ip address` should show {LOOPBACK}/8 there"
+            ) from None

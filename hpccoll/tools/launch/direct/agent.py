@@ -19,8 +19,9 @@ from typing import Any
 from hpccoll import inherited
 from hpccoll.detect.descendants import descendants
 from hpccoll.tools.kin import adopt_orphans
-from hpccoll.tools.launch import agent_task
+from hpccoll.tools.launch import agent_task, limits
 from hpccoll.tools.launch.agent_start import start
+from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.processes import kill_descendants, reap_adopted, say
 
 GRACE = 5.0
@@ -44,8 +45,9 @@ class Agent:
             folder = task["output"] and f"{task['output']}/rank.{number}"
             try:
                 read = task["input"] if number == "0" else [os.devnull, "0"]
-                self._ranks[int(number)] = start(task["command"], environment, folder, read)
-            except OSError as error:
+                with limits.named():
+                    self._ranks[int(number)] = start(task["command"], environment, folder, read)
+            except (OSError, LaunchError) as error:
                 say(f"rank {number} (host {platform.node()}) cannot be started: {error}")
                 self.signal(signal.SIGKILL)
                 raise SystemExit(127) from None
@@ -108,7 +110,12 @@ def main() -> int:
     """Read the task, start the ranks, wait for them, and end the processes that they have left behind."""
     adopt_orphans()
     agent = Agent(agent_task.take())
-    threading.Thread(target=agent.obey, daemon=True).start()
+    try:
+        with limits.named():
+            threading.Thread(target=agent.obey, daemon=True).start()
+    except LaunchError as error:
+        say(str(error))
+        agent.kill()
     status = agent.wait()
     if left_behind := kill_descendants(0.0 if status else GRACE):
         say(f"killed {left_behind} processes that outlived the ranks (host {platform.node()})")

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 
 from hpccoll import inherited
 from hpccoll.launch_protocol import STORE
-from hpccoll.tools.launch import agent_start
+from hpccoll.tools.launch import agent_start, limits
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.direct import agent
 from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.direct.store import StoreServer
-from hpccoll.tools.launch.job import Host, parse_hosts
+from hpccoll.tools.launch.job import Host, LaunchError, parse_hosts
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.processes import FORWARDED, say
 
@@ -132,9 +132,21 @@ class Agents:
 def main() -> int:
     """Run the job.
 
+    :returns: the status of the first rank that failed, or 0; 2 if the ranks cannot be started
+    """
+    try:
+        with limits.named():
+            return execute(parse(sys.argv[1:]))
+    except LaunchError as error:
+        say(str(error))
+        return 2
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Start the ranks and wait for them.
+
     :returns: the status of the first rank that failed, or 0
     """
-    arguments = parse(sys.argv[1:])
     others = [host.name for host in parse_hosts(arguments.hosts) if host.name not in THIS_MACHINE]
     server = StoreServer(addresses_towards(others))
     with server.listener as listener:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hpccoll.detect.descendants import begun_with
 from hpccoll.launch_protocol import COORDINATOR, WORKER
-from hpccoll.tools.launch import agent_start
+from hpccoll.tools.launch import agent_start, limits
+from hpccoll.tools.launch.job import LaunchError
 
 AgentName = tuple[str, int]
 """The host of an agent, and a number that no other one there has had: an agent that is given up may still connect."""
@@ -71,8 +72,9 @@ class LocalAgent:
         """Start a worker in a new session; it ends with this process at the latest."""
         folder = self._output and f"{self._output}/worker.{worker}"
         try:
-            process = agent_start.start(self._command, {**self._environment, **variables}, folder)
-        except OSError as error:
+            with limits.named():
+                process = agent_start.start(self._command, {**self._environment, **variables}, folder)
+        except (OSError, LaunchError) as error:
             self._ended(worker, 127, str(error))
             return
         self._processes[worker] = process

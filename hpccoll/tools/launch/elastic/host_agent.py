@@ -19,9 +19,10 @@ from typing import Any, NoReturn
 
 from hpccoll import channel, inherited
 from hpccoll.launch_protocol import COORDINATOR, LONGEST
-from hpccoll.tools.launch import agent_task
+from hpccoll.tools.launch import agent_task, limits
 from hpccoll.tools.launch.agent_task import say
 from hpccoll.tools.launch.elastic.agents import END, LocalAgent
+from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.listener import SILENCE
 
 GRACE = 5.0
@@ -161,7 +162,12 @@ def main() -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
-    return HostAgent(agent_task.take()).run()
+    try:
+        with limits.named():
+            return HostAgent(agent_task.take()).run()
+    except LaunchError as error:  # its workers end with this process
+        say(str(error))
+        return 1
 
 
 if __name__ == "__main__":
