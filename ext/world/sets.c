@@ -61,9 +61,8 @@ static int take_slice(const hc_job *job, const hc_members *m, uint32_t number, u
 }
 
 /* Makes the memory of all later sets, behind that of the first. */
-static int make_slices(hc_job *job, const hc_segment *first) {
-    job->slices = hc_slices_new(first, job->node_control);
-    return job->slices ? HC_OK : HC_NO_MEMORY;
+static int make_slices(hc_job *job, const hc_segment *first, char why[HC_WHY]) {
+    return hc_slices_new(first, job->node_control, &job->slices, why, HC_WHY);
 }
 
 int hc_set_draft_make(hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *first,
@@ -83,7 +82,8 @@ int hc_set_draft_make(hc_job *job, const hc_members *m, uint32_t number, uint32_
     int status = index && draft->children ? HC_OK : HC_NO_MEMORY;
     hc_tree_index_free(index);
     if (status >= 0)
-        status = first ? make_slices(job, first) : take_slice(job, m, number, generation, &slice, draft->why);
+        status = first ? make_slices(job, first, draft->why)
+                       : take_slice(job, m, number, generation, &slice, draft->why);
     if (status >= 0)
         status = hc_plane_make(job, m, number, 0, segment, &draft->plane, &node, &draft->parts.host);
     hc_segment_close(&slice);

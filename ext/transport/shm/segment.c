@@ -29,7 +29,8 @@
 #define LEFT_BEHIND_AFTER 60 /* seconds: a start locks and unlinks its file much earlier */
 
 static int fail(char *why, size_t room, const char *what, const char *name, int error) {
-    snprintf(why, room, "%s shared memory %s: %s", what, name, strerror(error));
+    const char *remedy = error == EMFILE ? "; raise the limit of open files (ulimit -n)" : "";
+    snprintf(why, room, "%s shared memory %s: %s%s", what, name, strerror(error), remedy);
     return HC_TRANSPORT;
 }
 
@@ -100,6 +101,11 @@ int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char 
     if (error == ENOSPC || error == EFBIG)
         return fail_full(why, why_room, name, bytes, fd);
     return error != 0 ? fail(why, why_room, "cannot reserve", name, error) : HC_OK;
+}
+
+int hc_segment_file(const hc_segment *segment, const char *name, char *why, size_t why_room) {
+    int fd = fcntl(segment->fd, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? fail(why, why_room, "cannot keep", name, errno) : fd;
 }
 
 int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char *why, size_t why_room) {

@@ -42,6 +42,8 @@ int hc_segment_attach(hc_segment *, const char *name, size_t bytes, char *why, s
 int hc_segment_unlink(const char *name);
 /* Reserves these bytes of a file, from an offset on. `name`: of the memory, for the text. OK, or a status and why. */
 int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char *why, size_t why_room);
+/* Another descriptor of its file, for the caller to close; or a status and why. */
+int hc_segment_file(const hc_segment *, const char *name, char *why, size_t why_room);
 /* Closes the file, for those of which a process may have more than it may open; the memory stays. After unlink. */
 void hc_segment_close_file(hc_segment *);
 int hc_segment_private(hc_segment *, size_t bytes); /* for threads; zeroed */

@@ -69,10 +69,11 @@ static size_t bytes_for(int32_t members) {
 
 /* ---- create and free ------------------------------------------------------------------------------- */
 
-hc_slices *hc_slices_new(const hc_segment *first, hc_node_control *node_control) {
+int hc_slices_new(const hc_segment *first, hc_node_control *node_control, hc_slices **made, char *why,
+                  size_t why_room) {
     hc_slices *slices = calloc(1, sizeof *slices);
     if (!slices)
-        return NULL;
+        return HC_NO_MEMORY;
     slices->node_control = node_control;
     slices->rank = hc__node_control_rank(node_control);
     slices->size = hc__node_control_size(node_control);
@@ -80,12 +81,14 @@ hc_slices *hc_slices_new(const hc_segment *first, hc_node_control *node_control)
         slices->room = bytes_for(members) > slices->room ? bytes_for(members) : slices->room;
     slices->first = (off_t)((first->bytes + HC_SLICE_UNIT - 1) / HC_SLICE_UNIT * HC_SLICE_UNIT);
     slices->kept = calloc((size_t)slices->size * (HC_SLICES_KEPT + 1), sizeof *slices->kept);
-    slices->fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
-    if (!slices->kept || slices->fd < 0) {
+    slices->fd = hc_segment_file(first, "of the process sets", why, why_room);
+    int status = slices->fd < 0 ? slices->fd : slices->kept ? HC_OK : HC_NO_MEMORY;
+    if (status < 0) {
         hc_slices_free(slices);
-        return NULL;
+        return status;
     }
-    return slices;
+    *made = slices;
+    return HC_OK;
 }
 
 void hc_slices_free(hc_slices *slices) {

@@ -17,8 +17,9 @@
 
 typedef struct hc_slices hc_slices;
 
-/* `first`: the segment of the set of all ranks; borrowed during the call. NULL: no memory. */
-hc_slices *hc_slices_new(const hc_segment *first, hc_node_control *);
+/* `first`: the segment of the set of all ranks; borrowed during the call. OK, or a status and, unless it is NO_MEMORY,
+ * why. */
+int hc_slices_new(const hc_segment *first, hc_node_control *, hc_slices **, char *why, size_t why_room);
 void hc_slices_free(hc_slices *); /* after all slices were left. NULL is allowed */
 
 /* Units that a slice for so many members needs. */
