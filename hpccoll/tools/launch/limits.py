@@ -46,6 +46,6 @@ def _no_process(what: str, error: str) -> str:
     )
 
 
-def _limit(letter: str, number: int) -> str:
+def _limit(option: str, number: int) -> str:
     soft, _ = resource.getrlimit(number)
-    return f"ulimit -{letter}, now {'unlimited' if soft == resource.RLIM_INFINITY else soft}"
+    return f"ulimit -{option}, now {'unlimited' if soft == resource.RLIM_INFINITY else soft}"
