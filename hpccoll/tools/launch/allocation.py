@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's allocation of the process that starts a job."""
 
+import platform
 from collections.abc import Mapping
 
 from hpccoll import detect
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.tools.launch.job import LaunchError
 
-__all__ = ["allocation_of", "ranks_of"]
+__all__ = ["allocation_of", "is_outside", "ranks_of"]
 
 
 def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
@@ -19,6 +20,13 @@ def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
         return detect.allocation(environment)
     except (OSError, InvalidArgumentError) as error:
         raise LaunchError(f"the allocation cannot be read: {error}") from None
+
+
+def is_outside(allocation: detect.Allocation | None, environment: Mapping[str, str]) -> bool:
+    """Tell whether this process runs on none of the allocated hosts. Slurm's name of a node need not be the host's."""
+    if not allocation or "SLURMD_NODENAME" in environment:
+        return False
+    return platform.node().partition(".")[0] not in {host.partition(".")[0] for host in allocation.hosts}
 
 
 def ranks_of(allocation: detect.Allocation, environment: Mapping[str, str]) -> int:

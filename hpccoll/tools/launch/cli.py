@@ -15,7 +15,7 @@ from hpccoll.channel import new_secret
 from hpccoll.launch_protocol import COORDINATOR, LAUNCHER, STORE, WORKER
 from hpccoll.tools.kin import end_with_parent
 from hpccoll.tools.launch import habits, installed, limits, openmpi, processes
-from hpccoll.tools.launch.allocation import allocation_of, ranks_of
+from hpccoll.tools.launch.allocation import allocation_of, is_outside, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.elastic import options as elastic
@@ -227,6 +227,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         cores=installed.cores(),
         allocated=any(name in environment for name in ALLOCATIONS),
         reached=tuple(host.name for host in hosts) or (allocation.hosts if allocation else ()),
+        outside=is_outside(allocation, environment),
         root=os.geteuid() == 0,
         output=os.path.abspath(arguments.output) if arguments.output else "",
         input=None if arguments.show else source(),

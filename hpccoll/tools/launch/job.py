@@ -41,6 +41,8 @@ class Job:
     """Whether a scheduler has allocated hosts to the job; mpirun asks the scheduler for them."""
     reached: tuple[str, ...] = ()
     """The hosts that ranks may run on; empty: this machine."""
+    outside: bool = False
+    """Whether this machine is none of the hosts that a scheduler has allocated, as the login node under salloc is."""
     root: bool = False
     """Whether the user is root, which Open MPI refuses by default."""
     output: str = ""

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command lines, per family of MPI: golden, no process is started."""
 
+import platform
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hpccoll import detect
 from hpccoll.__main__ import main
-from hpccoll.tools.launch.allocation import allocation_of, ranks_of
+from hpccoll.tools.launch.allocation import allocation_of, is_outside, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.installed import plan
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
@@ -195,10 +197,31 @@ def test_a_line_of_a_hostfile(line: str, slots: int | None, tmp_path: Path) -> N
 def test_hosts_that_our_launcher_would_not_use_are_refused() -> None:
     """It starts ranks where it is told to; mpirun asks the scheduler for the hosts."""
     job = replace(ALLOCATED, reached=("h1", "h2"))
-    with pytest.raises(LaunchError, match=r"the allocation has 2 \(h1, h2\): name them, as -H h1:2,h2:2, or .* -H loc"):
+    hosts = r"the allocation has 2 \(h1, h2\): name them to `hpccoll run`, as `hpccoll run -H h1:2,h2:2 COMMAND`"
+    with pytest.raises(LaunchError, match=rf"{hosts}, or this one alone, as `hpccoll run -H localhost:4 COMMAND`"):
         direct.plan(job)
+    with pytest.raises(LaunchError, match=rf"{hosts}, or this host \(.*\), which is none of them, as .*localhost:4"):
+        direct.plan(replace(job, outside=True))
+    with pytest.raises(LaunchError, match=r"has 1 \(h1\).* -H h1:4 COMMAND`, or this host"):
+        direct.plan(replace(job, reached=("h1",), outside=True))
     assert "h1:3,h2:1" in direct.plan(replace(job, hosts=HOSTS.hosts)).argv
     assert "localhost:4" in direct.plan(replace(job, reached=("h1",))).argv
+
+
+@pytest.mark.parametrize(
+    ("hosts", "variables", "outside"),
+    [
+        (("h1", "h2"), {}, True),  # salloc: the shell is on the login node
+        (("h1", "h2"), {"SLURMD_NODENAME": "h1"}, False),  # sbatch, srun: a node may have another name than its host
+        (("h1", "login.site.org"), {}, False),
+    ],
+)
+def test_the_login_node_is_no_host_of_the_allocation(
+    hosts: tuple[str, ...], variables: dict[str, str], outside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "login")
+    assert is_outside(detect.Allocation("Slurm", "7", hosts, ()), variables) == outside
+    assert not is_outside(None, variables)
 
 
 def test_slots_that_mpirun_does_not_see_are_not_counted() -> None:

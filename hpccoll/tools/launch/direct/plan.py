@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a job that is started without MPI."""
 
+import platform
 import sys
 
 from hpccoll.text import listed
@@ -15,12 +16,8 @@ def plan(job: Job) -> Plan:
 
     :raises LaunchError: it is not said on which hosts of an allocation the ranks run
     """
-    if len(job.reached) > 1 and not job.hosts:
-        raise LaunchError(
-            f"--launcher {NAME} does not ask a scheduler for hosts, and the allocation has {len(job.reached)} "
-            f"({listed(job.reached)}): name them, as -H {job.reached[0]}:2,{job.reached[1]}:2, or this one alone, as "
-            f"-H localhost:{job.ranks}"
-        )
+    if job.reached and not job.hosts and (len(job.reached) > 1 or job.outside):
+        raise LaunchError(_which_hosts(job))
     hosts = ",".join(f"{host.name}:{host.slots}" for host in job.hosts) or f"localhost:{job.ranks}"
     argv = [sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.starter", "--hosts", hosts]
     argv += [f"--export={name}" for name in sorted(job.exported)]
@@ -28,3 +25,15 @@ def plan(job: Job) -> Plan:
     argv += ["--input", *job.input.words] if job.input and job.local else []
     argv += [f"--ssh-option={word}" for word in job.launcher_options]
     return Plan((*argv, "--", *job.command), dict(job.exported), job.defaults)
+
+
+def _which_hosts(job: Job) -> str:
+    """Ask for -H. Another command may have called `hpccoll run`, whose own -H is something else: `hpccoll doctor`."""
+    hosts, each = job.reached[: job.ranks], -(-job.ranks // len(job.reached))
+    named = ",".join(f"{host}:{each}" for host in hosts[:2]) + ",..." * (len(hosts) > 2)
+    this = f"this host ({platform.node()}), which is none of them" if job.outside else "this one alone"
+    return (
+        f"--launcher {NAME} does not ask a scheduler for hosts, and the allocation has {len(job.reached)} "
+        f"({listed(job.reached)}): name them to `hpccoll run`, as `hpccoll run -H {named} COMMAND`, or {this}, as "
+        f"`hpccoll run -H localhost:{job.ranks} COMMAND`"
+    )
