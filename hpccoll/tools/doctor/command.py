@@ -16,6 +16,7 @@ from pathlib import Path
 from hpccoll import detect, inherited
 from hpccoll.checks.finding import Facts
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.launch_protocol import STORE
 from hpccoll.tools.doctor import (
     child_monitor,
     examine,
@@ -228,6 +229,9 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     process = identity.read(inherited.environment())
     given = {"report": vars(mine), "options": options}
     outcome = child_monitor.Outcome()
+    if STORE in inherited.environment():  # the ranks of hpccoll's own launcher do not use an MPI that is there
+        mine.facts[mpi.NAME] = {mpi.UNUSED: True}
+        return without_mpi(mine, process, options, arguments)
     termination.raise_on_sigterm()
     try:
         child_monitor.run("hpccoll.tools.doctor.mpi_child", given, arguments.patience, _reporter(process), outcome)
@@ -293,7 +297,7 @@ def without_mpi(mine: RankReport, process: identity.Identity, options: Facts, ar
         status = show(alone, arguments.json, "" if arguments.json else f"{mine.host} rank {process.rank}: ")
         time.sleep(LET_OTHERS_REPORT)
         return max(status, 1)
-    return status if mpi.ABSENT in mine.facts[mpi.NAME] else max(status, 1)
+    return status if {mpi.ABSENT, mpi.UNUSED} & mine.facts[mpi.NAME].keys() else max(status, 1)
 
 
 def at_hub() -> int:

@@ -219,7 +219,7 @@ def system(report: RankReport) -> Facts:
         "Python": built["Python"],
         "kernels": built["kernels"],
         "launcher": report.facts[launcher.NAME]["launcher"] or "none",
-        "MPI": found.get("library", "not up"),
+        "MPI": found.get("library", mpi.UNUSED if mpi.UNUSED in found else "not up"),
         "UCX": ucx.describe(report.facts.get(ucx.NAME, {})),
         "thread level": found.get("thread level", "unknown"),
     }

