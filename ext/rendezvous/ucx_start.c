@@ -96,14 +96,19 @@ static int exchange_interfaces(const hc_exchange *exchange, int32_t rank, surrou
 }
 
 static void say_what_is_there(const surroundings *s, const char *wanted, char why[HC_EXCHANGE_WHY]) {
-    size_t at = *wanted ? (size_t)snprintf(why, HC_EXCHANGE_WHY,
-                                           "HPCCOLL_INTERFACE=%.64s is no interface here that is up", wanted)
-                        : (size_t)snprintf(why, HC_EXCHANGE_WHY,
-                                           "no interface here leads to the other hosts: name one by HPCCOLL_INTERFACE");
+    char host[65] = "";
+    gethostname(host, sizeof host - 1);
+    size_t at = *wanted
+                    ? (size_t)snprintf(why, HC_EXCHANGE_WHY,
+                                       "HPCCOLL_INTERFACE=%.64s is no interface of host %s that is up", wanted, host)
+                    : (size_t)snprintf(
+                          why, HC_EXCHANGE_WHY,
+                          "no interface of host %s leads to the other hosts: name one by HPCCOLL_INTERFACE", host);
     for (int i = 0; i < s->nown && at < HC_EXCHANGE_WHY; i++) {
         uint32_t ip = s->own[i].address;
-        at += (size_t)snprintf(why + at, HC_EXCHANGE_WHY - at, "%s%s (%u.%u.%u.%u)", i ? ", " : "; there are ",
-                               s->own[i].name, ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
+        at += (size_t)snprintf(why + at, HC_EXCHANGE_WHY - at, "%s%s (%u.%u.%u.%u%s)", i ? ", " : "; there are ",
+                               s->own[i].name, ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255,
+                               s->own[i].is_up ? "" : ", down");
     }
 }
 

@@ -158,9 +158,32 @@ def test_an_interface_that_is_not_there_is_one_error(no_mpi: str) -> None:
     done = job(no_mpi, "h1:1,h2:1", SUMS, HPCCOLL_INTERFACE="eth7")
     assert done.returncode not in (0, 124)
     assert (
-        "rank 0: HPCCOLL_INTERFACE=eth7 is no interface here that is up; there are lo (127.0.0.1), eth0 ("
+        "rank 0: HPCCOLL_INTERFACE=eth7 is no interface of host h1 that is up; there are lo (127.0.0.1), eth0 ("
         in done.stdout
     )
+
+
+def test_interfaces_without_a_route_are_named(no_mpi: str) -> None:
+    """The loopback is up on both hosts, and leads from neither to the other."""
+    done = job(no_mpi, "h1:1,h2:1", SUMS, HPCCOLL_INTERFACE="lo")
+    assert done.returncode not in (0, 124)
+    where = r"for a connection to rank [01] over tcp/lo \(is the interface right\? see HPCCOLL_INTERFACE\)"
+    assert re.search(where, done.stdout), done.stdout
+
+
+def test_an_interface_that_is_down_is_said_to_be_so(no_mpi: str) -> None:
+    """It has an address, as another one has; the first rank without an interface names its host."""
+    address = ("ip", "address", "add", "198.51.100.2/24", "dev", "down0")
+    cluster("exec", "h2", "ip", "link", "add", "down0", "type", "veth", "peer", "name", "down1")
+    try:
+        cluster("exec", "h2", *address)
+        setting = "import os, platform\nif platform.node() == 'h2': os.environ['HPCCOLL_INTERFACE'] = 'down0'\n"
+        done = job(no_mpi, "h1:1,h2:1", setting + SUMS)
+    finally:
+        cluster("exec", "h2", "ip", "link", "del", "down0")
+    assert done.returncode not in (0, 124)
+    assert "rank 1: HPCCOLL_INTERFACE=down0 is no interface of host h2 that is up; there are " in done.stdout
+    assert "down0 (198.51.100.2, down)" in done.stdout, done.stdout
 
 
 VERIFIED = ("--epochs", "3", "--verify")

@@ -131,12 +131,13 @@ static int connect(hc__ucx_net *net, int32_t rank) {
     if (status == UCS_OK)
         return HC_OK;
     peer->endpoint = NULL;
-    int failed = fail(net, status);
+    int failed = fail(net, status), has_rdma;
     size_t end = strlen(net->text);
+    char *devices = hc_ucx_net_devices(&net->base, &has_rdma);
     snprintf(net->text + end, sizeof net->text - end,
-             ", for a connection to rank %d (is the interface right? see "
-             "HPCCOLL_INTERFACE)",
-             (int)rank);
+             ", for a connection to rank %d over %.64s (is the interface right? see HPCCOLL_INTERFACE)", (int)rank,
+             devices ? devices : "UCX");
+    free(devices);
     return failed;
 }
 
