@@ -191,7 +191,7 @@ def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, 
         return report(
             processes.run(plan.argv, plan.environment_from(environment), timeout, ranks=job.ranks), timeout, {}
         )
-    ranks = Ranks(job.ranks, addresses_towards(job.reached))
+    ranks = Ranks(job.ranks, addresses_towards(job.reached, needed=False))
     with ranks.listener as listener:
         plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
         ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended, job.ranks)

@@ -7,12 +7,14 @@ import socket
 import socketserver
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from hpccoll import channel
+from hpccoll.text import listed
 from hpccoll.tools.launch import limits, processes
+from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.job import LaunchError
 
 LOOPBACK = "127.0.0.1"
@@ -122,14 +124,15 @@ class Listener:
             self._serve(opened)
 
 
-def addresses_towards(hosts: Iterable[str]) -> list[str]:
+def addresses_towards(hosts: Sequence[str], *, needed: bool = True) -> list[str]:
     """Find the addresses of this machine that the hosts can reach: those of the routes to them.
 
     A name that this machine cannot resolve may be one that only ssh knows, from its configuration: its host may come
     through any interface.
 
     :param hosts: names or addresses, with or without a user; none: only this machine
-    :raises LaunchError: not even this machine can
+    :param needed: whether the job cannot do without a connection from the hosts
+    :raises LaunchError: not even this machine can, or no other can and it is needed
     """
     found, all_resolved = [], True
     for host in hosts:
@@ -144,6 +147,12 @@ def addresses_towards(hosts: Iterable[str]) -> list[str]:
 
         found += [one["address"] for one in interfaces() if one["up"] and not one["address"].startswith("127.")]
     if not found:
+        others = [host for host in hosts if host not in THIS_MACHINE]
+        if needed and others:
+            raise LaunchError(
+                f"host {platform.node()} has no IPv4 address that leads to {listed(others)}, and ranks connect to one: "
+                "give the hosts IPv4 addresses (`ip -4 address` shows them)"
+            )
         _check_loopback()
     return list(dict.fromkeys(found)) or [LOOPBACK]
 

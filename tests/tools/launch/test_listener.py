@@ -7,6 +7,8 @@ import random
 import secrets
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -231,4 +233,18 @@ def test_addresses_are_those_of_the_routes() -> None:
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "a..b"])
 def test_a_host_of_unknown_address_may_come_through_any_interface(name: str) -> None:
     """Only ssh may know the name. The documentation's network 192.0.2.0/24 has the default route, if there is one."""
-    assert set(addresses_towards(["192.0.2.1"])) <= {*addresses_towards([name]), "127.0.0.1"}
+    assert set(addresses_towards(["192.0.2.1"], needed=False)) <= {
+        *addresses_towards([name], needed=False),
+        "127.0.0.1",
+    }
+
+
+def test_no_address_that_leads_to_another_host(needs: Callable[..., None]) -> None:
+    """A new network namespace has loopback alone, which another host would take for its own."""
+    needs("root", "unshare", "ip")
+    ask = "import sys; from hpccoll.tools.launch.listener import addresses_towards as to; "
+    ask += "print(to([]), to(['localhost']), to(['192.0.2.1'], needed=False)); to(['192.0.2.1'])"
+    words = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-P", "-c", ask]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "['127.0.0.1'] ['127.0.0.1'] ['127.0.0.1']\n"
+    assert "has no IPv4 address that leads to 192.0.2.1, and ranks connect to one" in done.stderr, done.stderr

@@ -24,7 +24,7 @@ class JobStore:
         :param hosts: addresses of the machines of the ranks: the store listens on the routes to them
         :param secret: known only to the ranks; "": a new one
         """
-        self._listener = StoreServer(addresses_towards(hosts), secret).listener
+        self._listener = StoreServer(addresses_towards([*hosts]), secret).listener
         self.text = self._listener.variable
         """The text that a rank needs to connect; secret."""
 
