@@ -160,7 +160,7 @@ def gpus_shared(script: Script) -> Iterator[Problem]:
         if sets.gpus and sets.tasks > sets.gpus and not {"gpumps", "gpudefault"} & set(flags):
             yield Problem(
                 launch.line,
-                f"{sets.tasks} tasks share {sets.gpus} GPUs of a set",
+                f"{sets.tasks} tasks share {sets.gpus} GPU{'s' if sets.gpus > 1 else ''} of a set",
                 "--tasks_per_rs 1 --gpu_per_rs 1",
             )
 

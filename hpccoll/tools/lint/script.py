@@ -131,7 +131,7 @@ def _follow(script: Script) -> None:
     known: dict[str, str] = {}
     if script.scheduler == "slurm":
         known |= slurm.variables(slurm.sizes(script.options.values))
-    for command in script.commands:
+    for command in [one for outer in script.commands for one in (outer, *shell.inner(outer))]:
         given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
         argv = tuple(word for written in command.argv for word in shell.words_of(written, known))
         if not argv or argv[0] == "export":

@@ -23,6 +23,7 @@ EXPANSION = re.compile(  # $((sum)), ${name}, ${name:-default}, $name
 )
 
 BARE = re.compile(r"\$(\w+|\{\w+\})")
+SUBSTITUTION = re.compile(r"(?:[A-Za-z_]\w*\+?=)?\$\((?!\()(.*)\)", re.DOTALL)
 ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 
 
@@ -242,6 +243,16 @@ class Lexer:
 def read(text: str) -> list[Command]:
     """Read all commands of a script."""
     return list(Lexer(text).commands())
+
+
+def inner(command: Command) -> list[Command]:
+    """Read the commands inside `bash -c "..."` and `name=$(...)`. Each ends as the outer command does."""
+    texts = [found[1] for word in command.words if (found := SUBSTITUTION.fullmatch(word))]
+    argv = command.argv
+    if argv and argv[0].rpartition("/")[2] in ("bash", "sh"):
+        options = (i for i, word in enumerate(argv) if re.fullmatch(r"-\w*c", word))
+        texts += argv[next(options, len(argv)) + 1 :][:1]
+    return [Command(found.words, command.line + found.line - 1, command.end) for text in texts for found in read(text)]
 
 
 def expand(word: str, variables: Mapping[str, str]) -> str:

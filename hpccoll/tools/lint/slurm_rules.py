@@ -133,7 +133,8 @@ def gpus_shared(script: Script) -> Iterator[Problem]:
     """More tasks than GPUs per node: two ranks get one GPU, which NCCL refuses."""
     for launch, step in mpi_steps(script):
         if step.gpus_per_node and step.tasks_per_node and step.tasks_per_node > step.gpus_per_node:
-            problem = f"{step.tasks_per_node} tasks per node share {step.gpus_per_node} GPUs"
+            gpus = f"{step.gpus_per_node} GPU{'s' if step.gpus_per_node > 1 else ''}"
+            problem = f"{step.tasks_per_node} tasks per node share {gpus}"
             yield Problem(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
 
 

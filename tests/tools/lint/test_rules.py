@@ -185,6 +185,20 @@ def test_torchrun_starts_the_ranks_of_a_node_itself() -> None:
     assert check(text.replace("python", "python -m torch.distributed.run")) == []
 
 
+@pytest.mark.parametrize("written", ['bash -c "{}"', "x=$({})"])
+def test_a_launcher_inside_another_command(written: str) -> None:
+    """It is judged like one that begins its line."""
+    *head, launch = SLURM.splitlines()
+    assert check("\n".join([*head, written.format(launch)])) == []
+    (found,) = check("\n".join([*head, written.format(launch.replace("srun", "srun -n 9"))]))
+    assert (found.line, found.rule) == (len(head) + 1, "step-larger-than-job")
+
+
+def test_one_gpu_is_no_plural() -> None:
+    (found,) = [one for one in check(SLURM.replace("gpus-per-node=4", "gpus-per-node=1")) if one.rule == "gpus-shared"]
+    assert found.problem == "4 tasks per node share 1 GPU"
+
+
 def test_an_equals_sign_behind_a_short_option_belongs_to_the_value() -> None:
     """Slurm 22.05 says: Invalid numeric value "=8" for --ntasks."""
     text = SLURM.replace("--nodes=2\n", "--nodes=2 -n=8\n").replace("srun ", "srun -c=8 ")

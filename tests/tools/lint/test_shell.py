@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpccoll.tools.lint.shell import expand, read
+from hpccoll.tools.lint.shell import expand, inner, read
 
 SCRIPT = r"""#!/bin/bash
 # a comment; srun ignored
@@ -22,6 +22,23 @@ END
 n=$(cat "$HOSTS" | wc -l); echo "${n} $((A * 6))" && wait
 for i in 1 2; do jsrun -n${n} ./a.out; done
 """
+
+
+@pytest.mark.parametrize(
+    ("outer", "words", "line"),
+    [
+        ('bash -lc "srun -n 2 a.out"', [("srun", "-n", "2", "a.out")], 1),
+        ("/bin/sh -c '\ncd there\nsrun a.out'", [("cd", "there"), ("srun", "a.out")], 2),
+        ("x=$(srun a.out | tail -1)", [("srun", "a.out"), ("tail", "-1")], 1),
+        ("$(srun a.out)", [("srun", "a.out")], 1),
+        ("x=$((2 * 3))", [], 1),
+        ("bash job.sh -c", [], 1),
+    ],
+)
+def test_commands_inside_a_command(outer: str, words: list[tuple[str, ...]], line: int) -> None:
+    found = [one for command in read(outer) for one in inner(command)]
+    assert [one.words for one in found] == words
+    assert not found or found[0].line == line
 
 
 def test_words_and_lines() -> None:
