@@ -4,8 +4,9 @@
 torch's own functions stay as they are for the groups of other backends.
 """
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import wraps
 from typing import Any
@@ -75,6 +76,7 @@ def _split_group(
     backend: str | None = None,  # noqa: ARG001 - the parent's
 ) -> Any:
     """Make the group of those of `split_ranks`, ranks of the parent, that have this rank; None if there are none."""
+    parent.splits += 1
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     for ranks in split_ranks:
@@ -84,7 +86,22 @@ def _split_group(
     if mine is None:
         return None
     members = [dist.get_global_rank(parent, rank) for rank in mine]
-    return dist.new_group(members, timeout=timeout, use_local_synchronization=True, group_desc=group_desc)
+    with _named(f"{parent.group_name} split {parent.splits}: {'_'.join(map(str, mine))}"):
+        return dist.new_group(members, timeout=timeout, use_local_synchronization=True, group_desc=group_desc)
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Let torch give a new group this name, and not one with the number of groups that this rank is in.
+
+    The members of a split may be in different numbers of groups, and those of a name wait for each other.
+    """
+    given = _c10d._process_group_name  # noqa: SLF001
+    _c10d._process_group_name = lambda *_, **__: name  # noqa: SLF001
+    try:
+        yield
+    finally:
+        _c10d._process_group_name = given  # noqa: SLF001
 
 
 def serve_dtensor() -> None:

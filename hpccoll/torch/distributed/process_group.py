@@ -80,6 +80,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self._timeout = timeout.total_seconds()
         self._sequence_names = SequenceNames(NAMES)
         self._monitored = 0  # barriers
+        self.splits = 0  # calls of split_group()
 
     # ---- identity ----------------------------------------------------------------------------------
 

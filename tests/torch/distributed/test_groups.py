@@ -204,6 +204,19 @@ def test_a_group_is_split() -> None:
         dist.split_group(split_ranks=[[0, size]])
 
 
+def test_ranks_that_are_in_different_numbers_of_groups_split_one() -> None:
+    """They are the ranks whose groups of members only get different names from torch."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    dist.new_group([0])
+    for _ in range(2):
+        mine = dist.split_group(split_ranks=[list(range(size))])
+        assert mine is not None
+        assert sum_in(mine) == (1 << size) - 1
+        part = dist.split_group(mine, [[size - 1, 0]] if size > 1 else [[0]])
+        assert (part is None) == (rank not in (0, size - 1))
+        assert part is None or sum_in(part) == 1 << (size - 1) | 1
+
+
 def test_dtensor_sends_each_shard_once() -> None:
     """On the host torch gathered everything everywhere, because gloo had no alltoall."""
     size, rank = dist.get_world_size(), dist.get_rank()
