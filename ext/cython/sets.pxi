@@ -2,12 +2,18 @@
 # sets.pxi - a process set: arguments in, requests out.
 
 cdef bytes exception_in_flight():
-    """The type and the first line of the exception that ends this rank, for the others; b"" if it ends in order."""
+    """The type and the first line of the exception that ends this rank, for the others; b"" if it ends in order.
+
+    A first line that ends with a colon says nothing without the others, as in errors of torch and TensorFlow.
+    """
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     if error is None or isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and not error.code):
         return b""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}{': ' if lines else ''}{''.join(lines[:1])}".encode("utf-8", "replace")[:150]
+    said = str(error).strip()
+    first = "".join(said.splitlines()[:1]).rstrip()
+    if first.endswith(":"):
+        first = " ".join(said.split())
+    return f"{type(error).__name__}{': ' if first else ''}{first}".encode("utf-8", "replace")[:150]
 
 
 @cython.final

@@ -326,13 +326,17 @@ def test_a_node_ends_while_another_one_waits_for_its_vote(end, error):
     assert re.search(error, output), output
 
 
-def test_a_rank_that_dies_of_an_exception_ends_the_others():
-    script = INIT + "if rank == 2: raise RuntimeError('mine')\nhpccoll.allreduce(np.ones(10), name='x')\n"
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("mine\nsecond", "mine\n"), ("Errors in a state:\n\tMissing: w.\n", "Errors in a state: Missing: w.\n")],
+    ids=["a line", "a heading"],
+)
+def test_a_rank_that_dies_of_an_exception_ends_the_others(text, told):
+    script = INIT + f"if rank == 2: raise RuntimeError({text!r})\nhpccoll.allreduce(np.ones(10), name='x')\n"
     status, output = job(3, script, nodes="2+1", alone="--enable-recovery")
     assert status != 0
-    assert "RuntimeError: mine" in output
-    who = "ShutDownError: the World has been shut down: rank 2 has raised RuntimeError: mine"
-    assert output.count(who) >= 1, output
+    assert f"RuntimeError: {text}" in output
+    assert f"ShutDownError: the World has been shut down: rank 2 has raised RuntimeError: {told}" in output, output
 
 
 @pytest.mark.parametrize(
