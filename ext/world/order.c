@@ -112,7 +112,8 @@ static void note_bytes(hc_order *order, const hc_handle *h) {
 void hc_order_note(hc_order *order, const hc_handle *h) {
     if (!hc_handle_position(h))
         return;
-    if (h->status == HC_MISMATCH && hc_order_has(h))
+    int failed = h->status == HC_MISMATCH && hc_order_has(h);
+    if (failed)
         note_failure(order, number_of(&h->request) / 2);
     if (h->kind == HC_EV_JOIN) { /* ranks that had joined know nothing of the calls meanwhile */
         if (!atomic_load_explicit(&order->open, memory_order_relaxed))
@@ -124,6 +125,8 @@ void hc_order_note(hc_order *order, const hc_handle *h) {
         return;
     if (h->request.order >= atomic_load_explicit(&order->agree, memory_order_relaxed))
         atomic_store_explicit(&order->agree, 0, memory_order_relaxed);
+    if (failed)
+        hc_order_agree(order); /* a rank that has refused the call numbers the next one differently */
     note_bytes(order, h);
     hc_shortcut_renumber(order->shortcut, h->position);
 }
