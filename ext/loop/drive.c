@@ -249,15 +249,10 @@ static void ring(hc_loop *loop) {
     hc__thread_call(loop);
 }
 
-/* For a caller that goes on without a call that the other ranks make: without a background thread it may be long until
- * this rank can answer a question about its vote. */
-static void decline(hc_loop *loop, uint32_t set) {
-    if (loop->config.background || !hc__may_drive(loop) || !hc__driver_try(loop))
-        return;
-    hc__votes_decline(loop, set);
-    drive_on(loop, hc__driver_leave(loop));
-}
+#define REFUSAL_NS (1000 * HC__MS) /* a rank that takes no message for so long computes, and calls later */
 
+/* The caller goes on, perhaps without another call. So without a background thread it waits until what it tells other
+ * ranks has left: the refusal and its vote, which it cannot give when they ask. */
 void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     hc_handle *handle = hc_handle_new(HC_EV_REFUSE, set, 0, 0, request->name, request->name_len, 0);
     if (!handle || !(handle->text = hc_strdup(request->why))) {
@@ -268,11 +263,14 @@ void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     handle->request.order = request->order;
     handle->request.why = handle->text;
     handle->request.why_len = (uint32_t)strlen(handle->text);
-    if (request->order)
-        decline(loop, set);
+    handle->value = request->order ? (int64_t)hc__votes_next(loop, set) : 0;
+    handle->traced_wait = 1;
     hc_loop_submit(loop, handle, 0);
     ring(loop);
-    hc_loop_progress(loop);
+    if (loop->config.background || !hc__may_drive(loop))
+        hc_loop_progress(loop);
+    else
+        hc_loop_wait(loop, &handle, 1, REFUSAL_NS);
     hc_handle_release(handle);
 }
 

@@ -47,6 +47,8 @@ static void take_preempt(hc_loop *loop, hc_handle *handle) {
 }
 
 static void take_refusal(hc_loop *loop, hc_handle *handle) {
+    if (handle->value)
+        hc__votes_decline(loop, handle->set, (uint64_t)handle->value);
     int status = hc__loop_step(loop,
                                &(hc_event){.kind = HC_EV_REFUSE, .set = handle->set, .request = &handle->request});
     hc__handle_finish(loop, handle, status, NULL);

@@ -326,12 +326,16 @@ int hc__votes_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t 
     return 1;
 }
 
-/* As if all partners had asked. */
-void hc__votes_decline(hc_loop *loop, uint32_t set) {
+uint64_t hc__votes_next(hc_loop *loop, uint32_t set) {
     const hc__set_queue *queue = hc__set_queue_find(loop, set);
-    hc_votes *votes = queue ? queue->votes : NULL;
-    uint64_t number = votes && votes->of.is_leader ? hc_shortcut_number(votes->count) : 0;
-    if (!number || hc_shortcut_close(votes->count, number) != HC_SHORTCUT_OFF)
+    return queue && queue->votes && queue->votes->of.is_leader ? hc_shortcut_number(queue->votes->count) : 0;
+}
+
+/* As if all partners had asked. */
+void hc__votes_decline(hc_loop *loop, uint32_t set, uint64_t number) {
+    const hc__set_queue *queue = hc__set_queue_find(loop, set);
+    hc_votes *votes = queue && !queue->stopped ? queue->votes : NULL;
+    if (!votes || hc_shortcut_close(votes->count, number) != HC_SHORTCUT_OFF)
         return;
     for (int32_t i = 0; i < votes->vote.npartners; i++)
         if (votes->vote.partners[i].sends_in >= 0)

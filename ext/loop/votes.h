@@ -50,8 +50,10 @@ void hc__votes_take_request(hc_loop *, hc_handle *);
 /* What the leader has told this rank of a call that was taken, into `result`. TAKEN; OFF: it is not complete. */
 enum hc_shortcut_state hc__votes_result(hc_votes *);
 int hc__votes_are_open(hc_loop *, uint32_t set); /* 1: a call of the set waits for votes */
-/* Answers NO before it is asked: this rank does not make the set's next call. For a rank that nobody drives later. */
-void hc__votes_decline(hc_loop *, uint32_t set);
+/* The number of the set's next call, which the caller makes or refuses; 0: this rank leads no node, or none votes. */
+uint64_t hc__votes_next(hc_loop *, uint32_t set);
+/* Answers NO before it is asked: this rank has refused the call. It may be long until it can answer. */
+void hc__votes_decline(hc_loop *, uint32_t set, uint64_t number);
 /* 1: it was a vote or a question; 0: it was not; or a status. */
 int hc__votes_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes);
 int hc__votes_progress(hc_loop *); /* 1: something moved */

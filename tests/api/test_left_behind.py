@@ -53,19 +53,21 @@ from mpi4py import MPI
 
 hpccoll.init()
 comm, rank = MPI.COMM_WORLD, hpccoll.rank()
-for odd, seconds in ((1, 0), (2, 0), (2, 0.01), (1, 0.01), (2, 0)):
+for odd, seconds in ((1, 0), (2, 0), (2, 0.01), (1, 0.01), *[(2, 0)] * 8):
     for i in range(5):
         assert hpccoll.allreduce(np.full(3, i)).tolist() == [3 * i] * 3
     comm.Barrier()
     x = np.ones(3) if rank != odd else np.array(["no number"])
-    for _ in range(2):
+    for _ in range(3):
         time.sleep(seconds if rank == odd else 0)
         try:
             hpccoll.allreduce(x)
             raise SystemExit("no error")
         except (TypeError, hpccoll.HpccollError):
             pass
-        comm.Barrier()
+        if seconds:  # else its messages follow each other, and the last ones wait for the first
+            comm.Barrier()
+    comm.Barrier()
 """
 
 
