@@ -10,8 +10,8 @@
 
 /* 0: the votes' sums would differ from those of requests. All ranks know it. */
 static int may_vote(const hc_loop *loop, const hc__electorate *of) {
-    return loop->config.wire == HC_WIRE_SAME && of->nodes > 1 &&
-           of->nodes <= HC_VOTE_NODES && of->largest <= HC_SHORTCUT_MOST;
+    return loop->config.wire == HC_WIRE_SAME && of->nodes > 1 && of->nodes <= HC_VOTE_NODES &&
+           of->largest <= HC_SHORTCUT_MOST;
 }
 
 static int32_t count_nodes(const hc_votes_members *m) {
