@@ -355,11 +355,12 @@ static int name(const hc_loop *loop, char *text, size_t room, int len, int32_t r
                           hc_who(&loop->ranks.processes, rank, who));
 }
 
-/* The ranks beside the leader wait for the leader. */
+/* The ranks beside the leader do not know which votes it lacks. */
 static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t room) {
     const hc_votes *votes = handle->context;
     int32_t named = 0;
-    int len = snprintf(text, room, "%s without a name awaits", hc_operation_name(handle->request.operation));
+    int len = snprintf(text, room, "%s without a name awaits%s", hc_operation_name(handle->request.operation),
+                       votes->of.is_leader ? "" : " other nodes through");
     if (!votes->of.is_leader)
         len = name(loop, text, room, len, votes->of.leader, 1);
     for (int32_t i = 0; i < votes->vote.npartners && votes->of.is_leader && named < NAMED; i++)

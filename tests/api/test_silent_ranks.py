@@ -186,3 +186,13 @@ def test_a_rank_without_a_background_thread_is_said_to_compute() -> None:
     assert status == 0, output
     who = r"rank 1: allreduce 'x' has waited .*; rank 0 \(host \S+, pid \d+\) has not called into hpccoll for \d+ s"
     assert re.search(who, output), output
+
+
+def test_a_rank_beside_its_leader_waits_for_the_other_nodes() -> None:
+    """Its leader waits as well, so the report must not name it as the one that is awaited."""
+    script = INIT + "for _ in range(5): hpccoll.barrier()\nif rank == 2: time.sleep(4)\nhpccoll.allreduce(np.ones(1))"
+    status, output = job(3, script, nodes="2", stall_warning=1, background=0)
+    assert status == 0, output
+    who = rf"rank 1: allreduce .* has waited .*; {rank_at(2)} has not called into hpccoll for \d+ s"
+    assert re.search(who, output), output
+    assert not re.search(r"awaits rank [01]\b", output), output
