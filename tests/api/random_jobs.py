@@ -4,9 +4,11 @@
 A program has rounds. In each round the ranks enqueue the same requests, in the World and in overlapping process sets.
 Each rank enqueues the named ones in another order, with pauses, and exchanges messages meanwhile. Some requests differ
 on one rank and must fail with the same error on all ranks. Plans are started beside them, in another order on each
-rank. Then each rank waits in another order. At the end the ranks join one after the other.
+rank. Then each rank waits in another order, and the ranks make blocking calls. At the end the ranks join one after the
+other.
 
     hpccoll run -np 3 --nodes 2 python tests/api/random_jobs.py --seconds 60
+    hpccoll run -np 4 --nodes 2 -x MPI4PY_RC_THREAD_LEVEL=funneled python tests/api/random_jobs.py
 """
 
 import argparse
@@ -358,6 +360,7 @@ class Rank:
         self.go_away()
         self.relay(number)
         self.go_away()
+        self.calls(number)
         self.compare(texts)
         self.done += len(pending)
 
@@ -418,6 +421,25 @@ class Rank:
                 assert (x == place).all(), (number, place, nbytes)
             if me < size - 1:
                 self.world.send(np.full(nbytes, place, np.uint8), me + 1, tag=7)
+
+    def calls(self, number: int) -> None:
+        """Make blocking calls without a name, mostly small: they need no agreement if the ranks come together."""
+        chance = random.Random(f"calls {self.seed} {number}")
+        for i in range(chance.randrange(0, 12)):
+            chosen, length, first = chance.randrange(len(self.sizes)), chance.choice((0, 1, 100, 3000)), chance.random()
+            kind, world = chance.choice(("allreduce", "broadcast", "allgather", "scan", "barrier")), self.sets[chosen]
+            if not world:
+                continue
+            self.pause()
+            root, x = int(first * world.size), np.full(length, world.rank + i)
+            due = {"allreduce": sum(range(world.size)) + world.size * i, "broadcast": root + i}
+            due["scan"] = sum(range(world.rank + 1)) + (world.rank + 1) * i
+            if kind == "barrier":
+                world.barrier()
+                continue
+            result = world.broadcast(x, root) if kind == "broadcast" else getattr(world, kind)(x)
+            wanted = np.repeat(np.arange(world.size) + i, length) if kind == "allgather" else np.full(length, due[kind])
+            assert result.tolist() == wanted.tolist(), (number, i, kind, chosen, length)
 
     def join(self) -> None:
         """Let ranks with fewer steps join; the sums of the others are over the ranks that have not joined."""

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random programs of a whole World, in threads of several layouts and as jobs; `make check` runs more of them."""
 
+import subprocess
+import sys
+
 import pytest
 import random_jobs
 
@@ -20,6 +23,15 @@ def test_threads(threads, ranks, nodes, seed):
 def test_job(seed):
     with hpccoll.World(verbose=0, **random_jobs.knobs(seed)) as world:
         random_jobs.run(world, seed, 4)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("level", ["funneled", pytest.param("serialized", marks=pytest.mark.slow)])
+def test_job_without_all_threads_of_mpi(level):
+    """No background thread drives, whatever the knobs say."""
+    run = ["run", "-np", "3", "--nodes", "2", "--timeout", "100", "-x", f"MPI4PY_RC_THREAD_LEVEL={level}"]
+    program = [sys.executable, "-P", random_jobs.__file__, "--seconds", "0", "--rounds", "10"]
+    subprocess.run([sys.executable, "-m", "hpccoll", *run, *program], check=True)
 
 
 def test_a_wrong_result_is_noticed(threads, monkeypatch):
