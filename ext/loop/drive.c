@@ -324,7 +324,9 @@ int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {
         !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
     enum hc__left before = hc__loop_left(loop);
-    if (atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed))
+    if (!loop->config.background && (handle->op->flags & HC_P2P_PROBE_NOW))
+        hc__progress_once(loop); /* a program that only polls receives nothing else */
+    else if (atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed))
         hc__progress_in(loop);
     admit(loop, handle);
     handle->bytes = handle->op->bytes;

@@ -2,6 +2,7 @@
 """What else MPI has from one rank to another: shorter messages, PROC_NULL, any tag, sendrecv, probes, objects."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -143,6 +144,18 @@ def test_iprobe_sees_a_message_in_the_end(everywhere):
         world.barrier()
 
     everywhere(program)
+
+
+@pytest.mark.timeout(60)
+def test_iprobe_receives_where_no_thread_does(threads):
+    def program(world):
+        left, right = neighbours(world)
+        world.send(np.ones(1), right, tag=8)
+        while world.iprobe(left, tag=8) is None:  # the test's time limit ends it
+            time.sleep(0)
+        world.recv(np.zeros(1), left, tag=8)
+
+    testing.run(threads(2, nodes="1+1", background=False), program)
 
 
 def test_a_waiting_probe_sees_what_comes_later_and_no_receive_has_taken(threads):
