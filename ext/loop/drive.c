@@ -263,7 +263,8 @@ void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     handle->request.order = request->order;
     handle->request.why = handle->text;
     handle->request.why_len = (uint32_t)strlen(handle->text);
-    handle->value = request->order ? (int64_t)hc__votes_next(loop, set) : 0;
+    if (request->order && !loop->config.background)
+        handle->value = (int64_t)hc__votes_next(loop, set);
     handle->traced_wait = 1;
     hc_loop_submit(loop, handle, 0);
     ring(loop);

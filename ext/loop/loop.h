@@ -69,7 +69,7 @@ struct hc_handle {
 
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */
-    int64_t value;     /* JOIN: the last set rank to join */
+    int64_t value;     /* JOIN: the last set rank to join; VOTE: the outcome; REFUSE: the call to vote NO on, or -1 */
     uint64_t position; /* in the set's log */
 
     /* for the loop */

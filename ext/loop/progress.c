@@ -47,7 +47,7 @@ static void take_preempt(hc_loop *loop, hc_handle *handle) {
 }
 
 static void take_refusal(hc_loop *loop, hc_handle *handle) {
-    if (handle->value)
+    if (handle->value > 0)
         hc__votes_decline(loop, handle->set, (uint64_t)handle->value);
     int status = hc__loop_step(loop,
                                &(hc_event){.kind = HC_EV_REFUSE, .set = handle->set, .request = &handle->request});
