@@ -8,7 +8,7 @@
 #include "worlds.h"
 
 #define LONGEST 30000
-#define TRIES 20 /* times `rounds` */
+#define TRIES 200 /* times `rounds` */
 
 static int rounds;
 static pthread_barrier_t all;

@@ -11,7 +11,7 @@
 
 enum kind { ALL_COME, ONE_IS_LATE, ONE_STAYS_AWAY, ONE_DIFFERS, ONE_DECLINES, KINDS };
 
-#define TRIES 20 /* times `rounds` */
+#define TRIES 200 /* times `rounds` */
 
 static int rounds;
 static pthread_barrier_t all;
